@@ -19,7 +19,7 @@ from weft.protocol.shared_fields import SumRequest
 from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.hyfdca import coordinator as hyfdca
 from weft.solvers.settings import Settings
-from weft.sums.maxima import units_above
+from weft.sums.masked_maxima import units_above
 from weft.sums.messages import SIZE
 
 

@@ -219,4 +219,4 @@ def test_the_coordinators_code_loads_no_reader_no_tile_no_party_and_nothing_secr
     assert not forbidden.intersection(loaded)
     assert not [m for m in loaded if m.startswith(("weft.data", "weft.crypto.keys"))]
     assert not (SECRET & set(loaded)) - {f"weft.crypto.ciphers.{cipher}_scheme"}
-    assert "weft.crypto.adder" in loaded
+    assert "weft.crypto.coordinator_adder" in loaded

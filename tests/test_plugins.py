@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from weft.cli.add_plugin_commands import add_plugin_commands
-from weft.data.named import DATA_SETS, DataSet
+from weft.data.named_data_sets import DATA_SETS, DataSet
 from weft.errors import DataError
 from weft.plugins import Registry, installed
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from weft.crypto import Adder
 from weft.crypto.ciphers.cipher import Cipher
-from weft.crypto.keyring import Keyring
 from weft.crypto.keys import ephemeral_keys
+from weft.crypto.party_run_keys import Keyring
 from weft.data import Tile
 from weft.guards.terms import Matching
 from weft.matching import HoldingMap, meet

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from weft.data.readers import read_tile
+    from weft.data.read_tiles import read_tile
     from weft.data.tile import Tile
     from weft.errors import WeftError
     from weft.estimators import HybridClassifier, HybridRegressor
@@ -48,7 +48,7 @@ _HOMES = {
     "Tile": "weft.data.tile",
     "WeftError": "weft.errors",
     "load_model": "weft.federation.model",
-    "read_tile": "weft.data.readers",
+    "read_tile": "weft.data.read_tiles",
 }
 
 

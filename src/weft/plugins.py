@@ -51,7 +51,7 @@ class Plugin:
     commands
         Commands by name; ``"keys print"`` is ``print`` in the group ``keys``.
     data_sets
-        `weft.data.named.DataSet` by name.
+        `weft.data.named_data_sets.DataSet` by name.
     splits
         Ways to cut a table, by name: functions of a `Table` that return a `Split`.
     scenes

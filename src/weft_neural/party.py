@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.crypto.keyring import Keyring, Keys, Place
+from weft.crypto.party_run_keys import Keyring, Keys, Place
 from weft.crypto.replay_log import Memory, RandomnessLog
 from weft.errors import DataError, ProtocolError
 from weft.federation.announcements.party import AnnouncingParty

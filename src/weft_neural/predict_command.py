@@ -39,7 +39,7 @@ def predict(
     is used, and said so on stderr: that is how a party that took no part in training uses the
     server's model.
     """
-    from weft.storage.files import replacing
+    from weft.storage.atomic_files import replacing
     from weft_neural.table_blocks import gathered
     from weft_neural.torch_requirement import require_torch
     from weft_neural.trained_model import NeuralModel
@@ -67,8 +67,8 @@ def _wanted(model: NeuralModel, blocks: str | None) -> Mapping[str, Block]:
 
 def _read(path: Path, blocks: Mapping[str, Block], id_column: str) -> Tile:
     """The columns of a file that belong to some block; all others are not looked at."""
-    from weft.data.readers import read_tile
-    from weft.data.tables import table_columns
+    from weft.data.read_tables import table_columns
+    from weft.data.read_tiles import read_tile
     from weft.errors import DataError
     from weft_neural.table_blocks import matching_columns
 

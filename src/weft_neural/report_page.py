@@ -15,7 +15,7 @@ from weft.report.page.html_elements import Html, el, facts, items, section, tabl
 from weft.report.page.html_file import PAGE, document
 from weft.report.page.overview import exposure_box
 from weft.report.page.results_data import Source
-from weft.storage.files import replacing
+from weft.storage.atomic_files import replacing
 
 _LATENCY = 0.2575
 _CURVES = (

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import ConfigError, DataError
-from weft.storage.files import replacing
+from weft.storage.atomic_files import replacing
 from weft_neural.parameter_packing import join_layers
 from weft_neural.scaling import as_input
 from weft_neural.settings import Block

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from weft.errors import DataError
-from weft.storage.files import replacing
+from weft.storage.atomic_files import replacing
 
 T = TypeVar("T")
 

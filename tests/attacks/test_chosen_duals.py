@@ -24,7 +24,7 @@ from weft.matching import slot_order
 from weft.matching.confirmed_facts import facts_of
 from weft.solvers.hyfdca.party_state import HyfdcaState
 from weft.solvers.settings import Settings
-from weft.sums.contribution import Latest, Posts, Wire
+from weft.sums.party_contribution import Latest, Posts, Wire
 
 ROWS, SLOT, COLUMN = 120, 7, 2
 SETTINGS = Settings(lam=0.01, loss="logistic", solver="lbfgs", gap=1e-1, iterations=1)

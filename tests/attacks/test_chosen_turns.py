@@ -25,7 +25,7 @@ from weft.guards import Terms
 from weft.solvers.hyfdca.party import HyfdcaParty
 from weft.solvers.hyfdca.party_state import HyfdcaState
 from weft.solvers.settings import Settings
-from weft.sums.contribution import Contribution
+from weft.sums.party_contribution import Contribution
 
 SAMPLES, TRIED = 60, 5
 NAMES = ["p1", "p2", "p3"]

@@ -17,7 +17,7 @@ from weft.errors import ProtocolError
 from weft.federation.local_federation import Preprocessing
 from weft.guards import Terms
 from weft.solvers.settings import Settings
-from weft.sums.maxima import LargestParty, keys_of, reached, values_of
+from weft.sums.masked_maxima import LargestParty, keys_of, reached, values_of
 from weft.sums.messages import DigitReply
 from weft.sums.scalar_sums import pack_scalars
 

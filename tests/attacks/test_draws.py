@@ -17,8 +17,8 @@ from solving import SAFE, best_errors, common_lines, errors, scaled_by
 from weft.errors import WeftError
 from weft.federation.local_federation import Preprocessing
 from weft.guards import OPEN, Terms
-from weft.solvers.sampling import party_draw
 from weft.solvers.settings import Settings
+from weft.solvers.shared_sample_draws import party_draw
 
 ROWS, PARTIES = 57, 3
 ITERATIONS = 1800

@@ -18,7 +18,7 @@ from weft.crypto.primitives.wide_integers import floats_of, unpacked
 from weft.errors import WeftError
 from weft.guards import Terms
 from weft.solvers.settings import Settings
-from weft.sums.contribution import Wire
+from weft.sums.party_contribution import Wire
 
 SAMPLES, SLOT = 120, 7
 SETTINGS = Settings(lam=0.01, loss="logistic", solver="lbfgs", gap=1e-1, iterations=4)

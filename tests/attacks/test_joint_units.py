@@ -22,7 +22,7 @@ from weft.guards import Terms
 from weft.privacy.agreement.consent import Consent
 from weft.protocol import LocalChannel
 from weft.solvers.settings import Settings
-from weft.sums.maxima import LargestParty
+from weft.sums.masked_maxima import LargestParty
 
 SETTINGS = Settings(lam=0.01, loss="logistic", solver="lbfgs", gap=1e-2, iterations=8)
 FAR = 2.0**34

@@ -13,8 +13,8 @@ from asking_again import NAMES, caught, objects, total
 from scene import by_rows, run, table_of
 
 from masked_parties import masks_of
-from weft.crypto.adder import Adder
 from weft.crypto.ciphers.pad import Pad
+from weft.crypto.coordinator_adder import Adder
 from weft.crypto.mask_neighbours import attendance
 from weft.federation.local_federation import Federation
 from weft.guards import OPEN, Terms

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from flat_messages import ask
-from weft.crypto.keyring import Keyring
 from weft.crypto.keys import ephemeral_keys
+from weft.crypto.party_run_keys import Keyring
 from weft.data.tile import Tile
 from weft.errors import ProtocolError
 from weft.federation.coordinator import coordinate

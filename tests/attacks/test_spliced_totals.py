@@ -30,7 +30,7 @@ from weft.protocol.message import SCALAR_BYTES
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.party_features import FeatureSide
 from weft.solvers.subspace.party_samples import SampleSide
-from weft.sums.contribution import Wire
+from weft.sums.party_contribution import Wire
 from weft.sums.scalar_sums import add_scalars
 
 SAMPLES, TRIED = 60, 5

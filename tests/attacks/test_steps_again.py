@@ -16,7 +16,7 @@ from scene import by_both, by_rows, run, table_of
 
 from weft.errors import ProtocolError
 from weft.guards import Terms
-from weft.guards.sent_aside import SentAside
+from weft.guards.vectors_sent_beside_steps import SentAside
 from weft.solvers.common_messages import Constants, RestoreRequest
 from weft.solvers.hyfdca.messages import FusedRequest, StepRequest
 from weft.solvers.rounds.messages import RoundReply, RoundRequest

@@ -22,7 +22,7 @@ from weft.crypto.keys import (
 from weft.crypto.party_key_pairs import Identity
 from weft.crypto.secret_bytes import Secret
 from weft.errors import WeftError
-from weft.storage import files as storage
+from weft.storage import atomic_files as storage
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 

@@ -18,13 +18,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from covering import examples
-from weft.crypto.adder import Adder
+from weft.crypto.coordinator_adder import Adder
 from weft.crypto.pads.pad_chains import CohortChain, Holders, SlotChain
 from weft.data import SPLITS, Table, Tile
 from weft.federation.local_federation import Federation
 from weft.protocol.shared_fields import PadLinks, SumRequest
 from weft.solvers.settings import Settings
-from weft.sums.contribution import Contribution, Wire
+from weft.sums.party_contribution import Contribution, Wire
 from weft.sums.posted_values import LatestValues, Proposals
 from weft.sums.running_totals import RunningTotals
 from weft.sums.shared_slot_layout import Layout

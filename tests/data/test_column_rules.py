@@ -23,7 +23,7 @@ from weft.data.columns.agreement import own_levels, settle_columns, settled_toge
 from weft.data.columns.cells import CategoryCells, DeclaredColumns, NumberCells
 from weft.data.columns.rules import ColumnRule
 from weft.data.columns.transformation import FileReading, Transformation
-from weft.data.readers import examine
+from weft.data.read_tiles import examine
 from weft.data.reading_options import ReadingOptions
 from weft.data.tile import Tile
 from weft.errors import ConfigError, DataError

@@ -15,8 +15,8 @@ import pytest
 
 from weft.config.strict_reading import checked
 from weft.data import ReadingOptions, read_tile
-from weft.data.findings import FoundProblems, merged_settings
-from weft.data.readers import examine
+from weft.data.file_findings import FoundProblems, merged_settings
+from weft.data.read_tiles import examine
 from weft.errors import ConfigError, DataError
 
 GERMAN = "id;größe;gewicht\n007;1,75;1.234,5\n008;1,80;980,0\n"

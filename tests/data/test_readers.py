@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from covering import examples
 from weft.data import Tile, read_tile, write_tile
 from weft.errors import DataError
-from weft.storage.files import StorageError
+from weft.storage.atomic_files import StorageError
 
 PATIENTS = "id,age,label,dose\n007,41,yes,0.5\n 7 ,,no,2\nNA,3,,1e-3\n"
 

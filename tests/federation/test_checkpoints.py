@@ -16,7 +16,7 @@ from weft.data import Tile
 from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.solvers.base import Checkpointing
-from weft.storage import files as storage
+from weft.storage import atomic_files as storage
 
 PREPARATION = Preprocessing(intercept=True, scaling="standard", unit_rows=True)
 

@@ -26,7 +26,7 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.model import load_model
 from weft.federation.party import Party
 from weft.guards.terms import OPEN
-from weft.matching.level_lists import LevelList, lock_levels
+from weft.matching.category_level_lists import LevelList, lock_levels
 from weft.protocol import fields_of
 from weft.protocol.message import message_of
 from weft.protocol.message_bytes import pack

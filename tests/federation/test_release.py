@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.crypto.keyring import Keyring
 from weft.crypto.keys import ephemeral_keys
+from weft.crypto.party_run_keys import Keyring
 from weft.errors import ProtocolError
 from weft.federation.messages import TAKE_MODEL, ModelRequest, ModelSlice
 from weft.federation.party import Party

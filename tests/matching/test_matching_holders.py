@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from weft.crypto import Adder
-from weft.crypto.keyring import Keyring
 from weft.crypto.keys import PartyKeys, ephemeral_keys
-from weft.crypto.letters import LetterError, read_letter, write_letter
 from weft.crypto.party_key_pairs import Identity, PublicIdentity
+from weft.crypto.party_run_keys import Keyring
 from weft.crypto.primitives.oprf import OprfKey, blind, matching_key
+from weft.crypto.sealed_letters import LetterError, read_letter, write_letter
 from weft.crypto.secret_bytes import Secret
 from weft.data import Tile
 from weft.errors import ConfigError, DataError, WeftError

@@ -19,7 +19,7 @@ from weft.config.read_config import read_config
 from weft.config.site_policy_file import read_policy
 from weft.crypto.keys import load_all, new_keys
 from weft.data import Tile, load
-from weft.data.writers import write_tile
+from weft.data.write_tiles import write_tile
 from weft.federation.local_federation import Federation
 from weft.federation.model import load_model
 from weft.guards import OPEN

@@ -12,7 +12,7 @@ from toys import MemoryTransport
 from weft.config.read_prediction_samples import read_samples
 from weft.crypto.ciphers.block_format import read_block, words_of
 from weft.crypto.keys import ephemeral_keys
-from weft.crypto.letters import LetterError, read_letter
+from weft.crypto.sealed_letters import LetterError, read_letter
 from weft.errors import ProtocolError, WeftError
 from weft.federation.joint_prediction import predict_scores
 from weft.federation.model import Model

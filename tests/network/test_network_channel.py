@@ -17,7 +17,7 @@ from weft.network.presence_replay import Presence, ReplayedPresence
 from weft.network.transport_interface import Stopped
 from weft.protocol import Failure, LocalChannel, Request, pack
 from weft.protocol.recording import entries_of
-from weft.storage.files import StorageError
+from weft.storage.atomic_files import StorageError
 from weft.storage.journal import Journal
 
 NAMES = ("north", "south", "east")

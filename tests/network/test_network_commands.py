@@ -31,7 +31,7 @@ from weft.network.site_models import ModelSavingParty
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.base import Record
 from weft.solvers.settings import Settings
-from weft.storage.files import StorageError
+from weft.storage.atomic_files import StorageError
 
 #: The module; its package has the command under that name.
 following = import_module("weft.cli.follow_run")

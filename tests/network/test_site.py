@@ -29,7 +29,7 @@ from weft.network.envelope import (
 from weft.network.site_endpoint import Site
 from weft.network.site_run import OpenedParty
 from weft.protocol import fields_of, pack, unpack
-from weft.storage.files import StorageError
+from weft.storage.atomic_files import StorageError
 
 RUN = "run-1"
 PLAN = pack({"about": "a test"})

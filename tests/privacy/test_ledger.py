@@ -17,7 +17,7 @@ from weft.privacy.ledger import run_booking as accounts
 from weft.privacy.ledger.ledger_file import Book, read_books
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.settings import Settings
-from weft.storage.files import StorageError
+from weft.storage.atomic_files import StorageError
 
 PREPARATION = Preprocessing(intercept=True, scaling="standard", unit_rows=True)
 QUICK = {"lam": 1e-2, "gap": 1e-2}

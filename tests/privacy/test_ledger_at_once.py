@@ -21,7 +21,7 @@ from weft.privacy.ledger.ledger_file import Book
 from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import LocalChannel
 from weft.solvers.settings import Settings
-from weft.storage.files import StorageError, locked
+from weft.storage.atomic_files import StorageError, locked
 
 FEW = Settings(lam=1e-2, gap=0.5, solver="cutting-planes")
 
@@ -96,7 +96,7 @@ def test_only_one_at_a_time_gets_a_lock(tmp_path):
 
 
 def test_whoever_waits_too_long_for_a_lock_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("weft.storage.files._PATIENCE", 0.05)
+    monkeypatch.setattr("weft.storage.atomic_files._PATIENCE", 0.05)
     path = tmp_path / "book.npz"
     with (
         locked(path),

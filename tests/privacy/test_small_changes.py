@@ -21,7 +21,7 @@ from weft.privacy.ledger.ledger_file import Book
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.base import Checkpointing
 from weft.solvers.settings import Settings
-from weft.storage.files import load_arrays, save_arrays
+from weft.storage.atomic_files import load_arrays, save_arrays
 
 QUICK = Settings(lam=1e-1, gap=0.5, solver="cutting-planes", cipher="plain")
 REFUSED = "party p2 refuses to train, because so few of its samples changed"

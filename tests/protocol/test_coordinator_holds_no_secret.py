@@ -20,14 +20,14 @@ from typer.testing import CliRunner
 
 from interposed import HIDING, Middle, cut, interpose, quick, train
 from weft.cli import command_line
-from weft.crypto import adder as adder_module
+from weft.crypto import coordinator_adder as adder_module
 from weft.crypto.ciphers.bfv_scheme import BfvSecret, _unpack
 from weft.crypto.ciphers.paillier_scheme import PaillierSecret
-from weft.crypto.keyring import Keyring
 from weft.crypto.keys import load_all
 from weft.crypto.pads import pad_chains as chain_module
 from weft.crypto.pads.pad_streams import Streams
 from weft.crypto.party_key_pairs import Identity
+from weft.crypto.party_run_keys import Keyring
 from weft.crypto.scalar_masks import Masks
 from weft.crypto.secret_bytes import Secret
 from weft.errors import WeftError

@@ -19,7 +19,7 @@ from weft.report.page.accuracy import accuracy_section
 from weft.report.page.curves import curves_of
 from weft.report.page.holdings_section import tiles_of, tiles_section
 from weft.report.page.privacy import privacy_section
-from weft.report.page.rerun import rerun_section
+from weft.report.page.rerun_instructions import rerun_section
 from weft.report.page.results_data import Source, read_folder
 from weft.report.results_folder import write_results
 from weft.report.summary import certificate_sentence, shortfall, summarise, to_markdown

@@ -13,8 +13,8 @@ from weft.data import SPLITS, Tile, pool
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.solvers.base import Checkpointing
-from weft.solvers.sampling import cohort_draws
 from weft.solvers.settings import Settings
+from weft.solvers.shared_sample_draws import cohort_draws
 
 LAM = 0.02
 labels_at = pytest.mark.parametrize("labels", ["all", "first"])

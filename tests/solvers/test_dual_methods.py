@@ -21,8 +21,8 @@ from weft.federation.local_federation import Federation
 from weft.guards import Terms
 from weft.losses import get_loss
 from weft.solvers.feddcd import LocalProblem
-from weft.solvers.sampling import order_of
 from weft.solvers.settings import Settings
+from weft.solvers.shared_sample_draws import order_of
 
 
 def settings_of(solver, **changes):

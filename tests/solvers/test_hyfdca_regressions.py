@@ -19,7 +19,7 @@ from weft.solvers.base import Checkpointing
 from weft.solvers.hyfdca import curvature
 from weft.solvers.hyfdca.messages import WeightsReply, WeightsRequest
 from weft.solvers.settings import Settings
-from weft.sums.maxima import units_above
+from weft.sums.masked_maxima import units_above
 from weft.sums.messages import SIZE
 
 

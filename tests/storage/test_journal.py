@@ -8,7 +8,7 @@ import stat
 
 import pytest
 
-from weft.storage.files import StorageError
+from weft.storage.atomic_files import StorageError
 from weft.storage.journal import Journal
 
 RECORDS = [b"first", b"second" * 4, b"\0" * 9, b"last"]

@@ -9,7 +9,7 @@ import pytest
 
 from weft.crypto import Cipher
 from weft.errors import ProtocolError
-from weft.sums.contribution import Gathering
+from weft.sums.party_contribution import Gathering
 
 VALUES = np.array([[0.25], [-0.5]])
 

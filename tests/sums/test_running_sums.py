@@ -21,19 +21,19 @@ from weft.crypto.ciphers.cipher import Plain
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.ciphers.sum_blocks import WHAT, Incoming
 from weft.crypto.fixed_point import LEAST_BITS
-from weft.crypto.keyring import Keyring
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.mask_neighbours import attendance
+from weft.crypto.party_run_keys import Keyring
 from weft.data import Tile
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.matching.cohorts import build_axis
 from weft.protocol.shared_fields import SumRequest
 from weft.solvers.settings import Settings
-from weft.sums.contribution import Contribution, Wire
 from weft.sums.gap_certificate import FrozenPair
-from weft.sums.maxima import ROUNDS, extend, keys_of, reached, values_of
+from weft.sums.masked_maxima import ROUNDS, extend, keys_of, reached, values_of
 from weft.sums.messages import DigitRequest
+from weft.sums.party_contribution import Contribution, Wire
 from weft.sums.posted_values import Changes, LatestValues, Proposals
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars, over_attending, pack_scalars

@@ -74,7 +74,7 @@ def check(
     from weft.cli.data_problems import refuse_files
     from weft.config.read_config import read_config
     from weft.crypto.keys import ephemeral_keys
-    from weft.data.findings import FoundProblems
+    from weft.data.file_findings import FoundProblems
     from weft.federation.local_federation import Federation
     from weft.privacy.ledger.expected_exposure import outlook
     from weft.privacy.ledger.exposure_text import item, paragraphs

@@ -271,7 +271,7 @@ def sign(
     fingerprints with what they told you by telephone or on paper before you sign.
     """
     from weft.cli.console import say
-    from weft.crypto.keys.loading import read_identity
+    from weft.crypto.keys.load_keys import read_identity
     from weft.privacy.agreement import read_roster, write_roster
     from weft.privacy.agreement.signed_roster import charter_words
 
@@ -348,7 +348,7 @@ def revoke(
     name. To go on, draft a roster with a higher serial and have all members sign it.
     """
     from weft.cli.console import say
-    from weft.crypto.keys.loading import read_identity
+    from weft.crypto.keys.load_keys import read_identity
     from weft.privacy.agreement import read_roster
     from weft.privacy.agreement.roster_files import write_revocation
     from weft.privacy.agreement.roster_revocation import Revocation

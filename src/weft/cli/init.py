@@ -54,7 +54,7 @@ def init(
         party_names,
     )
     from weft.errors import ConfigError
-    from weft.storage.files import replacing
+    from weft.storage.atomic_files import replacing
 
     if out.exists():
         raise ConfigError(f"{out} exists; choose another place with --out, or delete it")
@@ -83,7 +83,7 @@ def _init_site(kit: Path, files: list[Path], id: str | None, label: str | None, 
     from weft.config.draft_site_policy import draft_site_policy
     from weft.errors import ConfigError
     from weft.network.kits.open_kit import Kit
-    from weft.storage.files import replacing
+    from weft.storage.atomic_files import replacing
 
     found = Kit.inspect(kit)
     if found.kind != "site":

@@ -120,7 +120,7 @@ def join(
     """
     from weft.cli.console import say
     from weft.cli.data_problems import refuse_files
-    from weft.data.findings import FoundProblems
+    from weft.data.file_findings import FoundProblems
     from weft.network.engine import require_engine
     from weft.network.founding.inviter import KEYS, ROSTER
     from weft.network.kits.open_kit import SITE_KIT, Kit

@@ -220,7 +220,7 @@ def _remark_on_missing(model: Model, tiles: Mapping[str, Sequence[Tile]]) -> Non
 def _write(frames: list[pd.DataFrame], out: Path | None) -> None:
     import pandas as pd
 
-    from weft.storage.files import replacing
+    from weft.storage.atomic_files import replacing
 
     everything = pd.concat(frames, ignore_index=True)
     if out is None:

@@ -76,7 +76,7 @@ def split(
 
 def _table(dataset: str, data_dir: Path | None, id_column: str, label_column: str) -> Table:
     from weft.config.write_split_federation import table_of_file
-    from weft.data.named import load
+    from weft.data.named_data_sets import load
 
     path = Path(dataset)
     if path.suffix or path.is_file():
@@ -94,7 +94,7 @@ def data_list() -> None:
     from rich.console import Console
     from rich.table import Table as Grid
 
-    from weft.data.named import DATA_SETS
+    from weft.data.named_data_sets import DATA_SETS
     from weft.data.splits import SPLITS
 
     grid = Grid(box=SIMPLE_HEAD)

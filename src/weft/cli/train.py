@@ -164,7 +164,7 @@ def _refuse_leftovers(folder: Path, store: Path) -> None:
 @contextmanager
 def _checkpoints(store: Path, *, new: bool) -> Iterator[None]:
     """A folder for checkpoints; where a run fails without any, it goes again."""
-    from weft.storage.files import StorageError
+    from weft.storage.atomic_files import StorageError
 
     if new:
         try:

@@ -15,10 +15,10 @@ import pyarrow.compute
 from weft.config.near_misses import near_misses
 from weft.config.read_config import Config
 from weft.config.schema import DataSection, LinearFile, ModelSection, PartySection
-from weft.data.findings import Finding, Findings, by_severity, merged_settings, toml_line
-from weft.data.readers import Examined
+from weft.data.file_findings import Finding, Findings, by_severity, merged_settings, toml_line
+from weft.data.read_tables import is_table, names_in_federation, open_table, read_table, reading
+from weft.data.read_tiles import Examined
 from weft.data.reading_options import AS_FOUND
-from weft.data.tables import is_table, names_in_federation, open_table, read_table, reading
 from weft.errors import ConfigError
 from weft.guards import Terms
 from weft.solvers.settings import Settings

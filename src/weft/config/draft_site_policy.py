@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft.data.findings import Finding, by_severity, merged_settings, toml_line
-from weft.data.readers import examine
+from weft.data.file_findings import Finding, by_severity, merged_settings, toml_line
+from weft.data.read_tiles import examine
 from weft.errors import ConfigError
 from weft.guards.terms import Terms
 

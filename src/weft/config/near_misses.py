@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.config.schema import PartySection
-from weft.data.findings import Finding
-from weft.data.readers import Examined
+from weft.data.file_findings import Finding
+from weft.data.read_tiles import Examined
 from weft.data.tile import Tile
 from weft.federation.label_vocabularies import all_coded, mapping_between
 from weft.federation.preprocessing_settings import Slip

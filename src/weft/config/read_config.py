@@ -25,8 +25,8 @@ from weft.config.schema import DataSection, LinearFile
 from weft.config.strict_reading import checked, naming
 from weft.config.write_split_federation import cut_table
 from weft.crypto.ciphers.cipher import check_cipher
-from weft.data.findings import Finding
-from weft.data.named import load
+from weft.data.file_findings import Finding
+from weft.data.named_data_sets import load
 from weft.data.splits import Split
 from weft.data.tile import Tile, two_classes
 from weft.errors import ConfigError

@@ -12,9 +12,9 @@ from weft.config.read_config import Config
 from weft.data.columns.frames import raw_columns_of, reading_of
 from weft.data.columns.transformation import FileReading
 from weft.data.databases import Source
-from weft.data.readers import read_tile
+from weft.data.read_tables import table_columns
+from weft.data.read_tiles import read_tile
 from weft.data.reading_options import AS_FOUND, ReadingOptions
-from weft.data.tables import table_columns
 from weft.data.tile import Tile
 from weft.errors import DataError
 from weft.federation.joint_party import NO_COLUMN

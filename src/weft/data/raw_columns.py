@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute
 
-from weft.data.findings import MOST_EXAMPLES, Findings, shown
+from weft.data.file_findings import MOST_EXAMPLES, Findings, shown
 from weft.data.number_texts import Signs, find_usage, plain_numbers
 from weft.data.reading_options import ReadingOptions
 

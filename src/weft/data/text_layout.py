@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
-from weft.data.findings import Findings
+from weft.data.file_findings import Findings
 from weft.data.reading_options import ReadingOptions
 from weft.errors import DataError
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv
 
-from weft.data.findings import MOST_EXAMPLES, Findings
+from weft.data.file_findings import MOST_EXAMPLES, Findings
 from weft.data.number_texts import BLANKS, Signs, find_usage
 from weft.data.raw_columns import RawColumns, signs_of
 from weft.data.reading_options import ReadingOptions

@@ -38,7 +38,7 @@ from weft.solvers.algorithm_choice import algorithm_of, check_cut, in_sums, reso
 from weft.solvers.base import Checkpointing, Record, Result
 from weft.solvers.settings import Settings
 from weft.sums.feature_scaling import agree_on_scaling
-from weft.sums.maxima import units_above
+from weft.sums.masked_maxima import units_above
 from weft.sums.messages import SIZE
 
 #: Seconds between two tries to get the model from a party that does not answer.

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats, Ints, Slots
-from weft.crypto.keyring import Keyring, Keys
 from weft.crypto.party_key_pairs import PublicIdentity
+from weft.crypto.party_run_keys import Keyring, Keys
 from weft.crypto.replay_log import Memory, RandomnessLog
 from weft.data.tile import Tile
 from weft.errors import DataError, ProtocolError
@@ -38,10 +38,10 @@ from weft.privacy.agreement.consent import Consent
 from weft.privacy.ledger.run_booking import Account, Ledger, count_sums
 from weft.protocol import Answer, Message, Phase, answer, answers, fields_of, pack
 from weft.protocol.shared_fields import PUBLIC
-from weft.sums.contribution import Wire
 from weft.sums.local_table import Block, build_table
-from weft.sums.maxima import LargestParty
+from weft.sums.masked_maxima import LargestParty
 from weft.sums.messages import DigitReply, DigitRequest
+from weft.sums.party_contribution import Wire
 
 #: What others are told of a table that has nothing to do with the model.
 NO_COLUMN = "has a table of new samples in which no column is a feature of the model"

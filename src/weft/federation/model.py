@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats
 from weft.errors import DataError
-from weft.storage.files import StorageError, load_arrays, save_arrays
+from weft.storage.atomic_files import StorageError, load_arrays, save_arrays
 
 if TYPE_CHECKING:
     # Loading a model and predicting for numbers need no table and no reader.

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats
-from weft.crypto.keyring import Keyring, Keys
 from weft.crypto.party_key_pairs import PublicIdentity
+from weft.crypto.party_run_keys import Keyring, Keys
 from weft.crypto.replay_log import Memory, RandomnessLog
 from weft.data.columns.transformation import FileReading, Transformation
 from weft.data.tile import MissingPolicy, Tile

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import ConfigError, ProtocolError
-from weft.storage.files import StorageError, load_arrays, replacing, save_arrays
+from weft.storage.atomic_files import StorageError, load_arrays, replacing, save_arrays
 
 Arrays = dict[str, NDArray[Any]]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats
 from weft.federation.model import Model
-from weft.storage.files import replacing
+from weft.storage.atomic_files import replacing
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -32,7 +32,7 @@ from weft.protocol import Channel, Message
 from weft.protocol.message import malformed
 from weft.solvers.participation import CohortSpeakers
 from weft.solvers.subspace.rows_by_label_holder import followed
-from weft.sums.contribution import Posts, own_slots
+from weft.sums.party_contribution import Posts, own_slots
 from weft.sums.posted_values import LatestValues
 from weft.sums.scalar_sums import add_scalars, pack_numbers, pack_scalars
 from weft.sums.shared_slot_layout import Layout

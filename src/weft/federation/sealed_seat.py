@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.crypto.keyring import Keyring
+from weft.crypto.party_run_keys import Keyring
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.consent import Consent
 from weft.protocol import Phase

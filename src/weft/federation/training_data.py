@@ -30,7 +30,7 @@ from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import folds_of, large_folds_of
 from weft.sums.feature_scaling import ScalingParty
 from weft.sums.local_table import Block, LocalTable, build_table, rows_times
-from weft.sums.maxima import LargestParty
+from weft.sums.masked_maxima import LargestParty
 from weft.sums.messages import (
     COLUMN_SPREAD,
     COLUMN_SUMS,

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from weft.crypto.letters import LetterError, lock, unlock
+from weft.crypto.sealed_letters import LetterError, lock, unlock
 from weft.crypto.secret_bytes import Secret
 from weft.errors import DataError, ProtocolError
 from weft.matching.agreed_classes import Classes

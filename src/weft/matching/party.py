@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats, Ints
-from weft.crypto.keyring import Keyring, Keys, Place
+from weft.crypto.party_run_keys import Keyring, Keys, Place
 from weft.crypto.primitives.wide_integers import number_bytes
 from weft.crypto.replay_log import RandomnessLog
 from weft.crypto.secret_bytes import Secret

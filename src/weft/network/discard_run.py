@@ -18,7 +18,7 @@ from weft.network.run_index import RunIndex
 from weft.network.run_results import RESULTS
 from weft.network.transport_interface import Transport
 from weft.protocol import Failure
-from weft.storage.files import StorageError, locked
+from weft.storage.atomic_files import StorageError, locked
 
 log = logging.getLogger("weft.coordinator")
 

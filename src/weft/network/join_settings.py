@@ -13,7 +13,7 @@ from weft.errors import ConfigError
 from weft.network.kits.open_kit import Kit, packed_json
 from weft.privacy.agreement.roster_files import read_revocation, read_roster
 from weft.privacy.agreement.roster_pins import RosterPins
-from weft.storage.files import StorageError, write_private
+from weft.storage.atomic_files import StorageError, write_private
 
 try:
     import fcntl

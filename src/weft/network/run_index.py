@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from weft.storage.files import StorageError, write_private
+from weft.storage.atomic_files import StorageError, write_private
 
 #: Name of the file in a site's folder.
 RUNS = "runs.json"

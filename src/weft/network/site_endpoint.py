@@ -26,7 +26,7 @@ from weft.network.envelope import (
 from weft.network.run_index import IndexedRun, RunIndex
 from weft.network.site_run import RETURNING, OpenParty, SiteRun
 from weft.protocol import pack
-from weft.storage.files import StorageError
+from weft.storage.atomic_files import StorageError
 
 log = logging.getLogger("weft.site")
 

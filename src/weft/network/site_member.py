@@ -19,10 +19,10 @@ from weft.crypto.replay_log import Memory
 from weft.data.blank_cells import find_blanks, settle_missing
 from weft.data.columns.rules import decode_rules
 from weft.data.databases import Source
-from weft.data.findings import insist
-from weft.data.readers import Examined, examine, read_tile
+from weft.data.file_findings import insist
+from weft.data.read_tables import table_columns
+from weft.data.read_tiles import Examined, examine, read_tile
 from weft.data.reading_options import AS_FOUND, ReadingOptions
-from weft.data.tables import table_columns
 from weft.data.tile import MissingPolicy, Tile, two_classes
 from weft.errors import ConfigError, DataError
 from weft.federation.model import Model, load_model

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from weft.network.join_settings import writing
 from weft.network.site_run import RunParty
 from weft.protocol import Message, Phase
-from weft.storage.files import StorageError
+from weft.storage.atomic_files import StorageError
 
 log = logging.getLogger("weft.site")
 

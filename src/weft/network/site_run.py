@@ -20,7 +20,7 @@ from weft.errors import ProtocolError, WeftError
 from weft.network.envelope import Hello, Work, Worked, decode_envelope, encode
 from weft.protocol import Fields, Message, Phase, fields_of, pack, phase_named, unpack
 from weft.report.json_values import rounded
-from weft.storage.files import StorageError
+from weft.storage.atomic_files import StorageError
 from weft.storage.journal import Journal
 
 _DECODER: msgspec.msgpack.Decoder[tuple[str, bytes]] = msgspec.msgpack.Decoder(tuple[str, bytes])

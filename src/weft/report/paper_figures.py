@@ -19,7 +19,7 @@ from weft.report.page.phase_names import name_of
 from weft.report.page.results_data import Source, read_folder
 from weft.report.page.weights import class_names, is_scaled, largest
 from weft.report.plot_style import BLUE, GREY, INK, new_figure, not_drawn, polish
-from weft.storage.files import replacing
+from weft.storage.atomic_files import replacing
 
 #: Okabe and Ito's palette, the yellow darkened for white paper, as the page has it.
 _PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#8A7A00", "#4D4D4D")

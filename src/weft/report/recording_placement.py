@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from weft.errors import ConfigError
 from weft.protocol.recording import MESSAGES, Head, Recorder
-from weft.storage.files import StorageError, replacing
+from weft.storage.atomic_files import StorageError, replacing
 
 
 @contextmanager

@@ -21,12 +21,12 @@ from weft.solvers.disco import DISCO
 from weft.solvers.fedavg import FEDAVG, FEDPROX, HYFEM
 from weft.solvers.feddcd import FEDDCD
 from weft.solvers.fedhybrid.method import FEDHYBRID
-from weft.solvers.hyfdca.entries import HYFDCA
+from weft.solvers.hyfdca.catalogue_entries import HYFDCA
 from weft.solvers.rounds.coordinator import RoundCoordinator
 from weft.solvers.rounds.messages import KINDS, SCALARS, STEP_PHASES
 from weft.solvers.sealed.entry import SEALED, why_not_sealed, why_too_large
 from weft.solvers.settings import DEFAULTS, Settings
-from weft.solvers.subspace.entries import SUBSPACE
+from weft.solvers.subspace.catalogue_entries import SUBSPACE
 from weft.solvers.subspace.settings import GO_ON
 from weft.solvers.vertical_sgd import FEDBCD, FEDSGD
 

@@ -26,7 +26,7 @@ from weft.solvers.common_messages import (
     SaveRequest,
 )
 from weft.solvers.coordinator_state import RunState
-from weft.storage.files import load_arrays, replacing, save_arrays
+from weft.storage.atomic_files import load_arrays, replacing, save_arrays
 from weft.sums.gap_certificate import Certificate
 
 NAME = "coordinator.npz"

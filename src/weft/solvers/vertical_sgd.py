@@ -27,9 +27,9 @@ from weft.solvers.rounds.coordinator_state import RoundsState, Step
 from weft.solvers.rounds.curvature import mean_curvature, sample_curvature
 from weft.solvers.rounds.messages import LOCAL, MERGE, Model, RoundReply, RoundRequest, StepPhase
 from weft.solvers.rounds.party import Handler, RoundParty, positive
-from weft.solvers.sampling import cohort_draws
 from weft.solvers.settings import Settings
-from weft.sums.contribution import Contribution
+from weft.solvers.shared_sample_draws import cohort_draws
+from weft.sums.party_contribution import Contribution
 
 # ── options ────────────────────────────────────────────────────────────────────────────
 

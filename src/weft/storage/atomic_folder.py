@@ -10,7 +10,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from weft.errors import ConfigError
-from weft.storage.files import StorageError
+from weft.storage.atomic_files import StorageError
 
 
 def refuse_existing(folder: Path) -> None:

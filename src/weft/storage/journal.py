@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from weft.storage.files import StorageError
+from weft.storage.atomic_files import StorageError
 from weft.storage.framed_records import CutOff, Damage, framed, read_frames
 
 try:

@@ -23,9 +23,8 @@ from weft.matching.party_view import PartyView
 from weft.protocol import Channel, Phase
 from weft.protocol.common_question import question_digest
 from weft.protocol.message import malformed
-from weft.sums.contribution import Wire
 from weft.sums.local_table import Block, build_table, cohort_bounds, counted_once
-from weft.sums.maxima import (
+from weft.sums.masked_maxima import (
     EXPONENT_ROUNDS,
     ROUNDS,
     LargestParty,
@@ -56,6 +55,7 @@ from weft.sums.messages import (
     RowNormsRequest,
     ScaleRowsRequest,
 )
+from weft.sums.party_contribution import Wire
 from weft.sums.running_totals import RunningTotals
 from weft.sums.shared_slot_layout import Layout
 

@@ -22,7 +22,6 @@ from weft.losses import Loss
 from weft.matching.party_view import PartyView
 from weft.protocol import Request
 from weft.protocol.message import malformed
-from weft.sums.contribution import Gathering, Latest, own_slots
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.local_table import LocalTable
 from weft.sums.messages import (
@@ -36,6 +35,7 @@ from weft.sums.messages import (
     PairProductsReply,
     PairProductsRequest,
 )
+from weft.sums.party_contribution import Gathering, Latest, own_slots
 from weft.sums.posted_values import LatestValues
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars, pack_scalars

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Ints
-from weft.crypto.adder import Adder
 from weft.crypto.ciphers.block_format import Carried, pad_id_of
+from weft.crypto.coordinator_adder import Adder
 from weft.crypto.pads.pad_chains import CohortChain, SlotChain, runs_of
 from weft.protocol.message import Message
 from weft.protocol.shared_fields import Asked, PadIds, PadLinks, PadNews

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Ints, Slots
-from weft.crypto.adder import Adder, Part
 from weft.crypto.ciphers.block_format import (
     HEAD,
     NOTHING,
@@ -25,6 +24,7 @@ from weft.crypto.ciphers.block_format import (
     read_block,
 )
 from weft.crypto.ciphers.sum_blocks import WHAT
+from weft.crypto.coordinator_adder import Adder, Part
 from weft.errors import PartyAway, ProtocolError
 from weft.protocol.message import Message
 from weft.sums.messages import MEND, MendRequest

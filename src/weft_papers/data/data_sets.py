@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.data.named import DataSet
+from weft.data.named_data_sets import DataSet
 from weft_papers.data import originals
 from weft_papers.data.newsgroups import newsgroups
 

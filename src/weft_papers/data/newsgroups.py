@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from weft.data.data_set_folder import DataFolder
 from weft.data.tile import Names, Sparse, Table
 from weft.errors import DataError
-from weft.storage.files import replacing
+from weft.storage.atomic_files import replacing
 
 _ARCHIVE = "newsgroups/20_newsgroups.tar.xz"
 _POSITIVE = ("comp.", "misc.", "rec.")

@@ -13,8 +13,8 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from weft.data.data_set_folder import DataFolder
-from weft.data.named import pixel_names, row_ids
-from weft.data.readers import read_tile
+from weft.data.named_data_sets import pixel_names, row_ids
+from weft.data.read_tiles import read_tile
 from weft.data.tile import Table, Tile
 from weft.errors import DataError
 

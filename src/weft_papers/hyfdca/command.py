@@ -79,7 +79,7 @@ def hyfdca(
     (CSV), and every run (JSON).
     """
     from weft.cli.console import say
-    from weft.storage.files import locked
+    from weft.storage.atomic_files import locked
     from weft_papers.hyfdca.analysis import Findings
     from weft_papers.hyfdca.parallel_runs import cores, measure_all, run_all
     from weft_papers.hyfdca.report import write_report

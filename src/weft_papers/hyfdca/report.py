@@ -12,7 +12,7 @@ import pandas as pd
 
 from weft import __version__
 from weft.report.json_values import json_text
-from weft.storage.files import replacing
+from weft.storage.atomic_files import replacing
 from weft_papers.hyfdca.analysis import MODES, SERIES, Findings, count
 from weft_papers.hyfdca.cases import TITLES
 from weft_papers.hyfdca.figures import draw_all

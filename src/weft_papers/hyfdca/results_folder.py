@@ -14,7 +14,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from weft.storage.files import StorageError
+from weft.storage.atomic_files import StorageError
 from weft_papers.hyfdca.cases import Case
 from weft_papers.hyfdca.measure_iteration_cost import Costs
 from weft_papers.hyfdca.run_case import Curve

@@ -12,7 +12,7 @@ import pandas as pd
 
 from weft import __version__
 from weft.report.json_values import json_text
-from weft.storage.files import replacing
+from weft.storage.atomic_files import replacing
 from weft_papers.hyfem.figures import plot_experiment
 from weft_papers.hyfem.results import RunFile, versions
 from weft_papers.hyfem.run_experiments import Found

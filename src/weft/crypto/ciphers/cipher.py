@@ -1,7 +1,8 @@
 """Ciphers for vectors of integers, behind one interface: the party's half.
 
 A cipher works on blocks: the integers of one party at some slots of one kind of sum. The
-coordinator's half (:mod:`weft.crypto.adder`) adds and forwards blocks with public material only.
+coordinator's half (:mod:`weft.crypto.coordinator_adder`) adds and forwards blocks with public
+material only.
 """
 
 from __future__ import annotations

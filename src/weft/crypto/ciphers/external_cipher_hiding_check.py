@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.crypto.adder import Adder, Part
 from weft.crypto.ciphers.block_format import (
     Block,
     Carried,
@@ -19,6 +18,7 @@ from weft.crypto.ciphers.block_format import (
 )
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.ciphers.sum_blocks import Incoming, Integers, Outgoing
+from weft.crypto.coordinator_adder import Adder, Part
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ConfigError, ProtocolError
 from weft.protocol.shared_fields import PadIds, PadLinks, SumRequest

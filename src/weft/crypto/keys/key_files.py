@@ -16,7 +16,7 @@ import msgspec
 from weft.crypto.keys.public_keys import KeysError, PublicKeys, read_public
 from weft.crypto.party_key_pairs import Identity, PublicIdentity
 from weft.crypto.secret_bytes import Secret
-from weft.storage.files import StorageError, replacing, write_private
+from weft.storage.atomic_files import StorageError, replacing, write_private
 
 #: First bytes of a private key file, to tell it from any other file.
 MAGIC = b"weft identity 1\n"

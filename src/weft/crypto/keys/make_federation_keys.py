@@ -15,7 +15,7 @@ from weft.crypto.keys.key_files import (
     write_identity,
     write_public,
 )
-from weft.crypto.keys.loading import PartyKeys, own_identity, read_identity
+from weft.crypto.keys.load_keys import PartyKeys, own_identity, read_identity
 from weft.crypto.keys.public_keys import (
     PUBLIC,
     KeysError,

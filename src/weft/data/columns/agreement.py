@@ -1,7 +1,7 @@
 """What holders of a column must have in common: its rule, and the levels of a category.
 
 Over a network no party sees another's cells: they list levels under a key of the column
-(`weft.matching.level_lists`), and one of them joins the lists as it is done here.
+(`weft.matching.category_level_lists`), and one of them joins the lists as it is done here.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from weft.data.columns.transformation import Transformation
-from weft.data.findings import Findings, insist
+from weft.data.file_findings import Findings, insist
 from weft.data.raw_columns import RawColumns, signs_of
 from weft.data.reading_options import ReadingOptions
 from weft.data.table_tile import tile_of_columns

@@ -14,7 +14,7 @@ from weft.data.cell_columns import text_of_cell
 from weft.data.columns.cells import CategoryCells, NumberCells
 from weft.data.columns.date_texts import days_of, read_dates
 from weft.data.columns.rules import ColumnRule
-from weft.data.findings import MOST_EXAMPLES, Findings, shown
+from weft.data.file_findings import MOST_EXAMPLES, Findings, shown
 from weft.data.number_texts import BLANKS
 from weft.data.tile import Names
 

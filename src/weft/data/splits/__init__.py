@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from weft.data.splits.even import columns, grid, rows
+from weft.data.splits.even_splits import columns, grid, rows
 from weft.data.splits.overlapping_tiles import overlapping
 from weft.data.splits.split_and_cutter import LabelRule, Overlap, Split
 from weft.plugins import Registry

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.crypto.keyring import Keyring
+from weft.crypto.party_run_keys import Keyring
 from weft.crypto.replay_log import RandomnessLog
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError

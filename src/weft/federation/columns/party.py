@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from weft.array_types import Ints
-from weft.crypto.keyring import Keyring
+from weft.crypto.party_run_keys import Keyring
 from weft.crypto.replay_log import RandomnessLog
 from weft.crypto.secret_bytes import Secret
 from weft.data.blank_cells import settle_missing
@@ -40,8 +40,7 @@ from weft.federation.column_messages import (
     JoinLevelsRequest,
     TakeLevelsRequest,
 )
-from weft.matching.id_normalization import normal_features
-from weft.matching.level_lists import (
+from weft.matching.category_level_lists import (
     NONCE,
     LevelList,
     agreed_key,
@@ -50,6 +49,7 @@ from weft.matching.level_lists import (
     lock_levels,
     open_levels,
 )
+from weft.matching.id_normalization import normal_features
 from weft.matching.tokens import tokens_of
 from weft.protocol import Answer, Nothing, answer, answers
 from weft.protocol.message import malformed

@@ -1,6 +1,6 @@
 """Slices of a model: what each party seals of it, and how whoever gets them joins them.
 
-A slice is a letter (`weft.crypto.letters`): the coordinator carries it and can
+A slice is a letter (`weft.crypto.sealed_letters`): the coordinator carries it and can
 neither read it nor put another in its place.
 """
 
@@ -12,8 +12,8 @@ from typing import cast, get_args
 import numpy as np
 from msgspec.structs import replace
 
-from weft.crypto.letters import LetterError, read_letter, write_letter
 from weft.crypto.party_key_pairs import Identity, PublicIdentity
+from weft.crypto.sealed_letters import LetterError, read_letter, write_letter
 from weft.data.tile import MissingPolicy
 from weft.errors import ProtocolError
 from weft.federation.messages import ModelSlice

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.crypto.keyring import Keyring
 from weft.crypto.party_key_pairs import Identity, PublicIdentity
+from weft.crypto.party_run_keys import Keyring
 from weft.data.columns.transformation import Transformation
 from weft.errors import ProtocolError
 from weft.federation.messages import ModelRequest, ModelSlice, ReleaseReply

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from weft.crypto.keys import new_keys
 from weft.crypto.keys.key_files import box_file
-from weft.crypto.keys.loading import load_keys, read_identity
+from weft.crypto.keys.load_keys import load_keys, read_identity
 from weft.crypto.keys.public_keys import PUBLIC, read_public
 from weft.errors import ConfigError
 from weft.network.founding.inviter import INVITATION, KEYS, ROSTER
@@ -29,8 +29,8 @@ from weft.network.kits.open_kit import SITE_KIT, Kit
 from weft.privacy.agreement import write_roster
 from weft.privacy.agreement.roster_files import Card, card_of
 from weft.privacy.agreement.signed_roster import SignedRoster
+from weft.storage.atomic_files import write_private
 from weft.storage.atomic_folder import building
-from weft.storage.files import write_private
 
 _REQUEST = "request"
 

@@ -21,7 +21,7 @@ from weft.guards.terms import Terms
 from weft.network.kits.federation_plan import FederationPlan, planned
 from weft.privacy.agreement.roster_files import Card, draft_roster
 from weft.privacy.agreement.signed_roster import Hex, SignedRoster, from_hex, to_hex
-from weft.storage.files import replacing
+from weft.storage.atomic_files import replacing
 
 T = TypeVar("T", bound=msgspec.Struct)
 #: Says what is signed, so that no signature for another purpose can stand for one of a letter.

@@ -22,7 +22,7 @@ from weft.network.kits.certificates import (
     read_request,
     requested_key,
 )
-from weft.storage.files import StorageError, write_private
+from weft.storage.atomic_files import StorageError, write_private
 
 
 def make_request(name: str, folder: Path) -> x509.CertificateSigningRequest:

@@ -23,7 +23,7 @@ from weft.network.kits.certificates import (
 from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.kits.open_kit import Kit
 from weft.network.kits.provisioning import read_archive, write_kit
-from weft.storage.files import StorageError
+from weft.storage.atomic_files import StorageError
 
 
 def install(archive: Path, folder: Path, out: Path | None = None) -> Kit:

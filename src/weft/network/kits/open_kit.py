@@ -24,7 +24,7 @@ from weft.network.kits.certificates import (
     read_key,
 )
 from weft.network.kits.engine_settings import COORDINATOR, Kind, engine_folder, with_storage_in
-from weft.storage.files import write_private
+from weft.storage.atomic_files import write_private
 
 #: A kit's kind by its startup file, and the base name of its certificate and key.
 _KINDS: dict[str, tuple[Kind, str]] = {

@@ -34,7 +34,7 @@ from weft.network.kits.certificates import (
 from weft.network.kits.engine_settings import SUBMITTER_ROLE, Kind, settings_of
 from weft.network.kits.federation_plan import FederationPlan, Recipient
 from weft.network.kits.open_kit import packed_json
-from weft.storage.files import StorageError, write_private
+from weft.storage.atomic_files import StorageError, write_private
 
 #: What a kit's archive may hold; other names are refused, whatever path they would lead to.
 _NAMES = {

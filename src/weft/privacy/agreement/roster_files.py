@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from weft.crypto.keys.loading import read_identity
+from weft.crypto.keys.load_keys import read_identity
 from weft.crypto.keys.public_keys import check_names
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.crypto.primitives.oprf import matching_key
@@ -28,7 +28,7 @@ from weft.privacy.agreement.signed_roster import (
     to_hex,
 )
 from weft.privacy.agreement.site_policy import Limits
-from weft.storage.files import replacing
+from weft.storage.atomic_files import replacing
 
 T = TypeVar("T")
 

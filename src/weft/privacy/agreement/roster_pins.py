@@ -15,7 +15,7 @@ from weft.matching.id_normalization import normal_ids
 from weft.privacy.agreement.roster_files import write_revocation
 from weft.privacy.agreement.roster_revocation import Revocation
 from weft.privacy.agreement.signed_roster import SignedRoster, to_hex
-from weft.storage.files import StorageError, locked, write_private
+from weft.storage.atomic_files import StorageError, locked, write_private
 
 _PINNED, _REVOKED = "pinned.json", "revoked"
 

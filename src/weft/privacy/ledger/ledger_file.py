@@ -26,7 +26,7 @@ from weft.matching.id_normalization import normal_ids
 from weft.matching.tokens import tokens_of
 from weft.privacy.ledger.earlier_folds import FoldCut, FoldMemory
 from weft.privacy.ledger.earlier_samples import Attendance, Memory
-from weft.storage.files import StorageError, load_arrays, locked, save_arrays
+from weft.storage.atomic_files import StorageError, load_arrays, locked, save_arrays
 
 Hashes = NDArray[np.uint64]
 

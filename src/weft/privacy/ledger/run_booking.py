@@ -35,7 +35,7 @@ from weft.privacy.ledger.earlier_folds import FoldCut
 from weft.privacy.ledger.earlier_samples import Attendance
 from weft.privacy.ledger.expected_exposure import sums_too_many
 from weft.privacy.ledger.ledger_file import Book, Cohort, Hashes, Kind, Pages, Run
-from weft.storage.files import StorageError
+from weft.storage.atomic_files import StorageError
 from weft.sums.sum_counter import SumCounter
 
 #: Objects to a run by what a ledger says of earlier ones, given groups of how few samples count.

@@ -17,10 +17,10 @@ from weft.report.page.holdings_section import tiles_of, tiles_section
 from weft.report.page.html_elements import Html, el, embedded, join
 from weft.report.page.overview import overview
 from weft.report.page.privacy import privacy_section
-from weft.report.page.rerun import rerun_section
+from weft.report.page.rerun_instructions import rerun_section
 from weft.report.page.results_data import Source, read_folder
 from weft.report.page.weights import weights_of, weights_section
-from weft.storage.files import replacing
+from weft.storage.atomic_files import replacing
 
 #: Name of the file in a results folder.
 PAGE = "report.html"

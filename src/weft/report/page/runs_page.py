@@ -18,7 +18,7 @@ from weft.report.page.overview import is_exposed
 from weft.report.page.results_data import read_summary
 from weft.report.score_interval import could_be_equal, with_interval
 from weft.report.summary import path_measure, percent
-from weft.storage.files import replacing
+from weft.storage.atomic_files import replacing
 
 #: Name of the file beside the results folders.
 RUNS_PAGE = "runs.html"

@@ -19,7 +19,7 @@ from weft.solvers.coordinator_visible_weights import VisibleWeights
 from weft.solvers.hyfdca.messages import AGAIN, FusedReply, StepReply, WeightsReply
 from weft.solvers.participation import CohortSpeakers, Cyclic
 from weft.solvers.settings import Settings
-from weft.storage.files import part_of
+from weft.storage.atomic_files import part_of
 from weft.sums.gap_certificate import Certificate, FrozenPair
 from weft.sums.posted_values import LatestValues, Proposals
 from weft.sums.running_totals import RunningTotals

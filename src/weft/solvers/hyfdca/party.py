@@ -39,8 +39,8 @@ from weft.solvers.hyfdca.messages import (
 )
 from weft.solvers.hyfdca.party_state import HyfdcaState
 from weft.solvers.hyfdca.sample_drawing import Turn
-from weft.sums.contribution import own_slots
 from weft.sums.messages import FREEZE, PAIR_LOSSES, PAIR_PRODUCTS, FreezeReply, FreezeRequest
+from weft.sums.party_contribution import own_slots
 from weft.sums.scalar_sums import over_attending, over_labelled, pack_scalars
 
 #: Feature sums are kept incrementally; this often they are summed anew against drift.

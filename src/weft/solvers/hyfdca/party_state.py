@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats, Slots
 from weft.guards.min_batch import MinBatch, SeenBatches
-from weft.guards.sent_aside import SentAside
+from weft.guards.vectors_sent_beside_steps import SentAside
 from weft.protocol.message import malformed
 from weft.protocol.shared_fields import PadIds, PadLinks
 from weft.solvers.common_messages import Constants
@@ -20,9 +20,9 @@ from weft.solvers.hyfdca.sample_drawing import Drawing, drawing_of
 from weft.solvers.party_context import PartyContext
 from weft.solvers.sample_kinds import common_kinds
 from weft.solvers.settings import Settings
-from weft.storage.files import part_of
-from weft.sums.contribution import Contribution, Latest, Wire
+from weft.storage.atomic_files import part_of
 from weft.sums.gap_certificate import FrozenParty, class_sums, feature_cipher
+from weft.sums.party_contribution import Contribution, Latest, Wire
 
 
 class HyfdcaState:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from weft.array_types import Ints, Slots
 from weft.matching.party_view import PartyView
-from weft.solvers.sampling import cohort_draws, cohort_window, party_window
 from weft.solvers.settings import Settings
+from weft.solvers.shared_sample_draws import cohort_draws, cohort_window, party_window
 
 #: Times ``min_batch`` samples are drawn of a cohort at least: not all that are drawn change.
 _ENLARGED = 10

@@ -19,7 +19,7 @@ from weft.solvers.run_loop import (
     wait_for_certificate,
 )
 from weft.solvers.settings import Settings
-from weft.sums.maxima import units_above
+from weft.sums.masked_maxima import units_above
 from weft.sums.scalar_sums import add_scalars
 
 #: Scalar sums of a step by name; None where somebody who was asked did not answer.

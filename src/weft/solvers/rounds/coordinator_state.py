@@ -17,7 +17,7 @@ from weft.solvers.coordinator_visible_weights import VisibleWeights
 from weft.solvers.rounds.gap_certificate import FrozenPoint
 from weft.solvers.rounds.messages import StepPhase
 from weft.solvers.settings import Settings
-from weft.storage.files import part_of
+from weft.storage.atomic_files import part_of
 from weft.sums.gap_certificate import Certificate
 from weft.sums.running_totals import RunningTotals
 from weft.sums.shared_slot_layout import Layout

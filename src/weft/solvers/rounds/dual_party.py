@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats, Slots
 from weft.guards.min_batch import MinBatch
-from weft.guards.sent_aside import SentAside
+from weft.guards.vectors_sent_beside_steps import SentAside
 from weft.losses.compiled_loops import formula_of
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.messages import Model, RoundReply, RoundRequest
 from weft.solvers.rounds.party import RoundParty
 from weft.solvers.rounds.sequential_kernels import ascend
 from weft.solvers.sample_kinds import common_kinds
-from weft.solvers.sampling import order_of
 from weft.solvers.settings import Settings
-from weft.sums.contribution import Wire
+from weft.solvers.shared_sample_draws import order_of
+from weft.sums.party_contribution import Wire
 
 #: Feature sums are kept incrementally; this often they are summed anew against drift.
 RESUM_EVERY = 1000

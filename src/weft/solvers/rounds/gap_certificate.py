@@ -51,11 +51,11 @@ from weft.solvers.rounds.messages import (
 )
 from weft.solvers.sample_kinds import kinds_of_classes
 from weft.solvers.settings import Settings
-from weft.storage.files import part_of
-from weft.sums.contribution import Gathering, Posts, own_slots
+from weft.storage.atomic_files import part_of
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.gap_certificate import Certificate
 from weft.sums.local_table import LocalTable
+from weft.sums.party_contribution import Gathering, Posts, own_slots
 from weft.sums.posted_values import LatestValues
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars, pack_scalars

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats
 from weft.errors import ConfigError
-from weft.guards.sent_aside import SentAside
+from weft.guards.vectors_sent_beside_steps import SentAside
 from weft.protocol import Answer, Message, Nothing, answer, answers
 from weft.protocol.message import malformed
 from weft.protocol.shared_fields import AcknowledgedRequest
@@ -33,10 +33,10 @@ from weft.solvers.rounds.messages import (
     StepPhase,
 )
 from weft.solvers.settings import Settings
-from weft.storage.files import part_of
-from weft.sums.contribution import Contribution
-from weft.sums.maxima import LargestParty
+from weft.storage.atomic_files import part_of
+from weft.sums.masked_maxima import LargestParty
 from weft.sums.messages import DigitReply, DigitRequest
+from weft.sums.party_contribution import Contribution
 
 Handler = Callable[[RoundRequest], RoundReply]
 A = TypeVar("A", bound=AcknowledgedRequest)

@@ -11,7 +11,7 @@ import numba
 import numpy as np
 
 from weft.losses.compiled_loops import Formula, slope, step
-from weft.solvers.sampling import order_of
+from weft.solvers.shared_sample_draws import order_of
 
 #: Below this, a factor that is kept apart is multiplied in.
 _SMALL = 1e-9

@@ -61,7 +61,7 @@ from weft.solvers.subspace.party_hyfdca_fallback import FallbackParty, Fallbacks
 from weft.solvers.subspace.party_sample_values import Rows
 from weft.solvers.subspace.party_samples import SampleSide
 from weft.solvers.subspace.party_vectors import Wires, check_kept, padded, sized
-from weft.sums.contribution import Wire
+from weft.sums.party_contribution import Wire
 
 Ordered = TypeVar("Ordered", bound=OrderedRequest)
 #: Phases that every party goes through; the others that are asked for scalars are for labels.

@@ -18,7 +18,7 @@ from weft.solvers.subspace.messages import (
     SpreadRequest,
 )
 from weft.solvers.subspace.party_vectors import Vectors, Wires, inner, padded, sized
-from weft.sums.contribution import Wire
+from weft.sums.party_contribution import Wire
 from weft.sums.scalar_sums import pack_scalars
 
 

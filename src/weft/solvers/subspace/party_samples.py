@@ -34,7 +34,7 @@ from weft.solvers.subspace.party_sample_values import Rows
 from weft.solvers.subspace.party_vectors import Wires, sized
 from weft.solvers.subspace.vector_guard import Guard, ToldVectors
 from weft.solvers.subspace.vector_noise import VectorNoise
-from weft.sums.contribution import Wire, own_slots
+from weft.sums.party_contribution import Wire, own_slots
 from weft.sums.scalar_sums import over_labelled, pack_scalars
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from weft.array_types import Floats, Ints
 from weft.protocol.message import malformed
 from weft.solvers.party_context import PartyContext
-from weft.sums.contribution import Posts, Wire
+from weft.sums.party_contribution import Posts, Wire
 
 
 @numba.njit(cache=True)

@@ -12,7 +12,7 @@ from weft.guards.min_batch import SeenBatches
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.party_sample_values import FACTORS, Rows
-from weft.sums.contribution import Wire
+from weft.sums.party_contribution import Wire
 
 
 class Guard:

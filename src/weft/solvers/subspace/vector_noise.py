@@ -13,7 +13,7 @@ from weft.errors import ConfigError
 from weft.guards.sum_noise import parts_of
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
-from weft.sums.contribution import Wire
+from weft.sums.party_contribution import Wire
 
 #: Bytes that the noise of some vectors follows from.
 _SEED_BYTES = 32

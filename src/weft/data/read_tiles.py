@@ -14,11 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from weft.data.databases import Source, is_database, source_of
-from weft.data.findings import Finding, Findings, insist
+from weft.data.file_findings import Finding, Findings, insist
 from weft.data.libsvm_and_npz_files import NUMBER_FILES, read_number_file
-from weft.data.reading_options import AS_FOUND, ReadingOptions
-from weft.data.table_tile import tile_of_columns
-from weft.data.tables import (
+from weft.data.read_tables import (
     TABLES,
     is_table,
     names_in_federation,
@@ -26,6 +24,8 @@ from weft.data.tables import (
     read_table,
     reading,
 )
+from weft.data.reading_options import AS_FOUND, ReadingOptions
+from weft.data.table_tile import tile_of_columns
 from weft.data.tile import Tile, with_data
 from weft.errors import DataError
 

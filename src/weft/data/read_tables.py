@@ -16,7 +16,7 @@ import pyarrow.feather
 import pyarrow.parquet
 
 from weft.data.databases import DATABASES, Database, Source, is_database, read_query
-from weft.data.findings import Findings
+from weft.data.file_findings import Findings
 from weft.data.raw_columns import RawColumns, signs_of
 from weft.data.reading_options import AS_FOUND, ReadingOptions
 from weft.data.text_layout import TEXT_FAILURES, TEXTS

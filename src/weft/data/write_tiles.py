@@ -15,7 +15,7 @@ import pyarrow.parquet
 
 from weft.data.tile import Labels, Tile, present
 from weft.errors import DataError
-from weft.storage.files import replacing
+from weft.storage.atomic_files import replacing
 
 #: Suffixes of tables that can be written.
 _TABLES = (".csv", ".csv.gz", ".csv.xz", ".parquet")
