@@ -147,10 +147,10 @@ SECRET = {
         *(
             "secret_bytes",
             "party_key_pairs",
-            "keyring",
+            "party_run_keys",
             "participant_list",
             "scalar_masks",
-            "letters",
+            "sealed_letters",
         ),
         *("pads.pad_streams", "opening_pads"),
         *("pair_secrets", "seed_letters", "ciphers.known_ciphers"),
