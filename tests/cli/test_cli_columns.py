@@ -23,6 +23,7 @@ parts = ["weekday"]
 
 [columns.age]
 range = [-9, 9]
+outside = "clip"
 blank = 0
 indicator = true
 """

@@ -19,7 +19,7 @@ from sklearn.preprocessing import (
 from covering import examples
 from weft.config.strict_reading import checked
 from weft.data import read_tile
-from weft.data.columns.agreement import own_levels, settle_columns, settled_together
+from weft.data.columns.agreement import Levels, own_levels, settle_columns, settled_together
 from weft.data.columns.cells import CategoryCells, DeclaredColumns, NumberCells
 from weft.data.columns.rules import ColumnRule
 from weft.data.columns.transformation import FileReading, Transformation
@@ -275,3 +275,23 @@ def test_rules_from_before_files_were_read_alike_still_count():
     made = Transformation.from_json(old)
     assert (list(made.rules), made.readings) == (["age"], ())
     assert made.reading_of(["age"], ["age"]) == FileReading()
+
+
+@pytest.mark.parametrize("more", [{}, {"reference": "x"}, {"blank": "x"}, {"reference": "absent"}])
+@pytest.mark.parametrize("present", [True, False])
+def test_no_rule_steers_whether_there_are_rare_levels(more, present):
+    """With blank cells near the least number, a single sample of the level named changes nothing"""
+    codes = [0] * 9 + [-1] * 2 + [1, 2 if present else 1]
+    cells = CategoryCells(("often", "rare", "x"), np.array(codes, np.int64))
+    rules = {"c": ColumnRule(kind="category", **more)}
+    ids = np.array([str(row) for row in range(len(cells))], dtype=object)
+    declared = DeclaredColumns(rules, {"c": cells})
+    none = np.zeros((len(ids), 0))
+    tile = Tile(ids, np.zeros(0, dtype=object), none, None, "t", declared)
+    assert own_levels([tile], "c", 3) == Levels(("often",), True)
+
+
+def test_logarithms_of_a_range_and_of_knots_must_rise():
+    for told in ({"range": (1e10, np.nextafter(1e10, 1e11))}, {"spline": [-1.0, 2.0]}):
+        with pytest.raises(ConfigError, match="whose logarithms do not rise"):
+            ColumnRule(log="x", **told)

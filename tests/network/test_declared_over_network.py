@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
+
+import msgspec
 import numpy as np
 import pytest
 from member_sites import MemberSites
@@ -9,7 +12,8 @@ from member_sites import MemberSites
 from weft.config.read_config import read_config
 from weft.config.read_prediction_samples import read_samples
 from weft.crypto.keys import load_all, new_keys
-from weft.errors import WeftError
+from weft.data.columns.rules import ColumnRule, encode_rules
+from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation
 from weft.federation.model import load_model
 from weft.network.site_member import load_member
@@ -35,6 +39,7 @@ RULES = """
 kind = "category"
 [columns.dose]
 log = "1+x"
+clip = [0, 100]
 """
 POLICY = """
 min_batch = 2
@@ -109,3 +114,35 @@ def test_a_study_without_the_rule_is_refused_before_matching(files):
     with pytest.raises(WeftError, match=r"north \(its column 'ward' is not numeric"):
         sites_of(files).ask(task(files, rules=""))
     assert not (files / "saved").exists()
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ("range = [0, 3]", "set outside ="),
+        ('log = "x"', "set clip with a first number above 0"),
+        ('log = "1+x"\nrange = [0, 3]\noutside = "keep"', "set clip"),
+        ("bins = 4", "list the numbers to cut at"),
+        ("spline = 3", "list the numbers to cut at"),
+        ('kind = "category"\nmap = { "4" = "0" }', "is about one site's file"),
+        ('kind = "date"\nsince = "2020-01-01"\nformat = "%d"', "is about one site's file"),
+    ],
+)
+def test_a_study_cannot_ask_sites_about_cells_by_its_rules(files, rule, words):
+    """Neither the submitter's command nor a site takes such a rule, whatever the cells are."""
+    with pytest.raises(ConfigError, match=words):
+        task(files, f"[columns.dose]\n{rule}\n")
+    rules = {"nobody has it": msgspec.convert(tomllib.loads(rule), ColumnRule)}
+    lying = msgspec.structs.replace(task(files), columns=encode_rules(rules))
+    with pytest.raises(WeftError, match=words):
+        sites_of(files).ask(lying)
+
+
+def test_numbers_beyond_the_range_of_a_study_are_nothing_for_others(files):
+    """Whether a site has some: its answer is the same, and it tells no note."""
+    (north,) = (m for m in sites_of(files).members.values() if m.name == "north")
+    said = []
+    for high in (3, 4):
+        rules = f"[columns.ward]\nkind = 'category'\n[columns.dose]\nrange = [0, {high}]\n"
+        said.append(north.training_tiles(task(files, rules + "outside = 'clip'\n"))[1])
+    assert said == [[], []]

@@ -164,7 +164,7 @@ def test_a_study_declares_columns_that_sites_hold_as_text(tmp_path, keys):
     with pytest.raises(WeftError) as refused:
         member.training_tiles(task())
     assert refused.value.harmless.startswith("its column 'ward' is not numeric")
-    declared = encode_rules({"ward": ColumnRule(kind="category"), "absent": ColumnRule(log="1+x")})
+    declared = encode_rules({"ward": ColumnRule(kind="category"), "absent": ColumnRule(blank=0)})
     (tile,), _ = member.training_tiles(task(columns=declared))
     assert sorted(tile.declared.rules) == ["ward"]
     assert tile.features.tolist() == ["age"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from weft.data.columns.rules import check_study_rules
 from weft.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def check_deployed(config: Config) -> None:
         },
         columns=True,
     )
+    check_study_rules(config.file.columns)
     if config.checkpoint_every is not None:
         raise ConfigError(
             f"{config.path.name}: checkpoint_every is for one process; over a network every "

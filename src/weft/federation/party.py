@@ -191,7 +191,8 @@ class Party:
             tiles,
             self._keyring,
             draws,
-            least=self._terms.min_batch,
+            # A submitter's terms would steer which levels are rare.
+            least=self._consent.own_terms.min_batch,
             missing=missing,
             settle=self._take_columns,
         )

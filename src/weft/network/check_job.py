@@ -51,6 +51,9 @@ class CheckJob(RunKind[CheckTask]):
         from weft.federation.check_party import CheckParty
 
         tiles, notes = member.training_tiles(task)
+        if member.policy is not None and not member.policy.tell_columns:
+            # They name columns.
+            notes = []
         party = CheckParty(
             member.name,
             tiles,

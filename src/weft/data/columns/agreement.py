@@ -66,18 +66,25 @@ def common_bytes(tiles: Sequence[Tile], name: str) -> bytes:
 def own_levels(tiles: Sequence[Tile], name: str, least: int) -> Levels:
     """Levels that at least so many of a party's samples have: others stay at home, unnamed.
 
-    The reference is none of them, for it gets no column.
+    The reference is none of them, for it gets no column. Whether there are rare ones depends on
+    neither it nor on what stands for blank cells: a study could name a level there, and see from
+    the number of columns whether a single sample has it.
     """
     rule = rules_of(tiles)[name]
-    fill = None if rule.blank is None else str(rule.blank)
     counts: dict[str, int] = {}
+    blanks = 0
     for cells in cells_of(tiles, name):
         if isinstance(cells, CategoryCells):
-            for level, count in cells.filled(fill).counts().items():
+            blanks += int(cells.blank.sum())
+            for level, count in cells.counts().items():
                 counts[level] = counts.get(level, 0) + count
-    counts.pop(rule.reference or "", None)
-    often = tuple(sorted(level for level, count in counts.items() if count >= least))
-    return Levels(tuple(level for level in often if level != OTHER), len(often) < len(counts))
+    often = {level for level, count in counts.items() if count >= least}
+    rare = len(often) < len(counts)
+    if rule.blank is not None and blanks:
+        fill = str(rule.blank)
+        rare |= blanks < least and fill not in (*often, rule.reference)
+        often |= {fill} if blanks >= least else set()
+    return Levels(tuple(sorted(often - {rule.reference, OTHER})), rare)
 
 
 def join_levels(lists: Sequence[Levels]) -> Levels:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from itertools import pairwise
 from math import isfinite, log, log1p
@@ -149,6 +149,16 @@ class ColumnRule(
                 )
         if self.blank is not None and float(self.blank) <= least and self.clip is None:
             raise ConfigError(f"has blank = {self.blank}, of which log = '{self.log}' is not there")
+        for key in ("range", "spline"):
+            given = getattr(self, key)
+            if isinstance(given, list | tuple) and not self._rises_in_logs(given, least):
+                raise ConfigError(
+                    f"has {key} = {list(given)}, whose logarithms do not rise; give numbers above "
+                    f"{least:g} that lie further apart"
+                )
+
+    def _rises_in_logs(self, given: Sequence[float], least: float) -> bool:
+        return given[0] > least and all(a < b for a, b in pairwise(map(self.logged, given)))
 
     def _check_category(self) -> None:
         if self.blank is not None and (not isinstance(self.blank, str) or not self.blank.strip()):
@@ -207,9 +217,50 @@ def encode_rules(rules: Mapping[str, ColumnRule]) -> str:
 def decode_rules(text: str) -> dict[str, ColumnRule]:
     """The inverse of :func:`encode_rules`, for a text from another machine."""
     try:
-        return msgspec.json.decode(text, type=dict[str, ColumnRule]) if text else {}
+        rules = msgspec.json.decode(text, type=dict[str, ColumnRule]) if text else {}
     except (msgspec.MsgspecError, ConfigError) as error:
         raise ConfigError(f"the study declares columns in an unknown way ({error})") from None
+    check_study_rules(rules)
+    return rules
+
+
+def check_study_rules(rules: Mapping[str, ColumnRule]) -> None:
+    """Refuse rules for sites whose answers would depend on cells, in a way that the rule steers.
+
+    Whoever hands in a study could otherwise ask again and again with other numbers, and find out
+    cells from which of them a site refuses, or how many columns it has.
+    """
+    for name, rule in rules.items():
+        wrong = _steered_answer(rule)
+        if wrong:
+            raise ConfigError(f"the study's [columns.{name}] {wrong}")
+
+
+def _steered_answer(rule: ColumnRule) -> str:
+    """What of a rule is for a site alone to say, and what to do; empty: nothing."""
+    for key in ("map", "format"):
+        if getattr(rule, key) is not None:
+            return (
+                f"has {key}, which is about one site's file; let that site declare the column in "
+                "the file that 'weft join --reading' names"
+            )
+    for key in ("bins", "spline"):
+        if isinstance(getattr(rule, key), int):
+            return (
+                f"has {key} = {getattr(rule, key)}, which each site would cut by its own numbers; "
+                "list the numbers to cut at"
+            )
+    if rule.range is not None and rule.outside == "error":
+        return (
+            "has range, and no site may be asked whether it has numbers outside; set outside = "
+            '"clip" or outside = "keep"'
+        )
+    if rule.log is not None and rule.clip is None and rule.outside != "clip":
+        return (
+            "has log, and no site may be asked whether it has numbers without a logarithm; set "
+            f"clip with a first number above {0 if rule.log == 'x' else -1}"
+        )
+    return ""
 
 
 def common_part(rule: ColumnRule) -> ColumnRule:

@@ -28,6 +28,7 @@ from weft.privacy.agreement.refusals import (
     check_seat,
     check_second_moments,
     check_settings,
+    check_total,
 )
 from weft.privacy.agreement.signed_roster import Member, SignedRoster
 from weft.privacy.agreement.site_policy import Limits, SitePolicy
@@ -314,6 +315,9 @@ class Consent:
     def check(self, settings: Settings, view: PartyView) -> None:
         """Refuse settings that go beyond what was agreed."""
         self.check_limits(settings)
+        # A submitter who raises min_batch until a party refuses would know how many there are.
+        own = [source for source in self._sources if not source.asked]
+        self._each(lambda source: check_total(source.terms, view, self.name), own)
         self._each(lambda source: check_settings(source.terms, settings, view, self.name))
 
     def check_kind(self, kind: str, *, allowed_by: str = "") -> None:

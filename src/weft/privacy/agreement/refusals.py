@@ -273,8 +273,8 @@ def check_networks(terms: Terms, limits: Limits, party: str, runs: str) -> None:
         )
 
 
-def check_settings(terms: Terms, settings: Settings, view: PartyView, party: str) -> None:
-    """Refuse settings that go beyond the terms."""
+def check_total(terms: Terms, view: PartyView, party: str) -> None:
+    """Refuse a run over few samples in all."""
     if view.n_parties > 1 and view.n_samples < terms.min_batch:
         # Whoever leaves out all samples but one reads its loss, though no guard is about them.
         _refuse(
@@ -282,6 +282,10 @@ def check_settings(terms: Terms, settings: Settings, view: PartyView, party: str
             f"a run over fewer samples in all than min_batch = {terms.min_batch}, whose losses the "
             "coordinator would read; bring more samples, or lower min_batch",
         )
+
+
+def check_settings(terms: Terms, settings: Settings, view: PartyView, party: str) -> None:
+    """Refuse settings that go beyond the terms."""
     asked = settings.coordinator_sees
     if MODES.index(asked) > MODES.index(terms.coordinator_sees):
         shows = {"weights": "the model's weights", "papers": "each party's feature sums"}[asked]
