@@ -23,7 +23,6 @@ parts = ["weekday"]
 
 [columns.age]
 range = [-9, 9]
-outside = "clip"
 blank = 0
 indicator = true
 """
@@ -133,6 +132,7 @@ def test_a_file_that_parties_read_differently_needs_a_name(weft, hospitals, tmp_
 
 def test_over_a_network_a_study_may_declare_columns(tmp_path):
     config = tmp_path / "study.toml"
-    config.write_text(f'name = "study"\n{RULES}\n[[party]]\nname = "north"\n')
+    rules = RULES.replace("[-9, 9]", '[-9, 9]\noutside = "clip"')
+    config.write_text(f'name = "study"\n{rules}\n[[party]]\nname = "north"\n')
     task = task_of(read_config(config, deployed=True), ())
     assert sorted(decode_rules(task.columns)) == ["age", "seen", "ward"]
