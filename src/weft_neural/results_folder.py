@@ -19,7 +19,6 @@ from weft.report.history import write_history
 from weft.report.json_values import finite, json_text
 from weft_neural.accuracy_plot import plot_accuracy
 from weft_neural.history import NeuralOutcome, Round
-from weft_neural.report_page import add_neural_page
 from weft_neural.trained_model import NeuralModel
 
 if TYPE_CHECKING:
@@ -84,6 +83,9 @@ def write_neural_files(
     (folder / "summary.json").write_text(json_text(summary), encoding="utf-8")
     if config is not None:
         shutil.copyfile(config, folder / "config.toml")
+    # Pages know audits, and audits keys: a coordinator that only keeps results loads neither.
+    from weft_neural.report_page import add_neural_page
+
     page = add_neural_page(folder, finite(summary), history)
     return [told for told in (remark, page) if told]
 

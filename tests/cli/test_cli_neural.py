@@ -118,7 +118,7 @@ def test_a_run_from_files_leaves_models_that_predict_with_the_blocks_that_files_
     folder = tmp_path / "found"
     assert names_in(folder) == {
         *("model.npz", "history.csv", "history.parquet", "rivals.csv", "summary.json"),
-        *("accuracy.png", "accuracy.svg", "config.toml"),
+        *("accuracy.png", "accuracy.svg", "config.toml", "report.html"),
         *(f"parties/{party}/{end}.npz" for party in HELD for end in ("own", "received")),
     }
     summary = json.loads((folder / "summary.json").read_text())
