@@ -77,6 +77,9 @@ ATTACKS = {
     "56": ("scores of samples, by losses at points that are very far off", "coordinator"),
     "57": ("cells in sealed training, by wrong numbers that are dealt", "coordinator"),
     "62": ("single rows from second moments of a sealed run", "reader of the model, a party"),
+    "63": ("single samples from one sealed model", "reader of the model, a party"),
+    "64": ("a sample's row from two sealed models", "reader of the models, a party"),
+    "65": ("a sample's fold and loss from losses by class and fold", "coordinator"),
     "32": ("others' contributions to a sum, with one holder's keys", "coordinator and a party"),
 }
 

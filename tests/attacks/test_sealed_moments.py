@@ -8,6 +8,8 @@ What no column or pair tells, a combination of columns may.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import msgspec
 import numpy as np
 import pytest
@@ -97,12 +99,15 @@ def of_few_rows_in_common(terms):
 
 @pytest.mark.parametrize("attack", [of_a_rare_column, of_a_row_that_one_has, of_few_rows_in_common])
 def test_single_rows_are_read_from_moments_unless_parties_refuse(attack, record):
+    """Or leave out, as from every model: columns that few samples have, and small groups."""
     found, error = attack(OPEN)
     assert error < 1e-3
     record("62", "unguarded", f"{found}, error {error:.0e}")
-    with pytest.raises(WeftError, match="refuses second moments of"):
-        attack(CAREFUL)
-    record("62", "guarded", "refused before anything is dealt")
+    error = np.inf
+    with suppress(WeftError):
+        _, error = attack(CAREFUL)
+    assert error > 0.1
+    record("62", "guarded", "refused before anything is dealt, or left out")
 
 
 def levels(block):

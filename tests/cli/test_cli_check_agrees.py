@@ -110,7 +110,7 @@ def test_scalars_of_two_parties_that_share_nothing_but_the_problem(clinics):
 
 
 def test_two_parties_need_no_term_in_a_sealed_run(clinics):
-    """The second has a few samples by itself, which nothing is opened of."""
+    """The second has a few samples by itself, which are left out."""
     clinics.add("a", slice(0, 57), slice(0, 10))
     clinics.add("b", slice(3, 60), slice(10, 20), labels=False)
     assert clinics.refusal('mode = "sealed"', loss="logistic") is None

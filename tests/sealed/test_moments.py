@@ -212,11 +212,6 @@ def test_a_party_that_has_not_agreed_refuses_before_anything_is_dealt():
     assert not any(phase.startswith("sealed.") for phase in phases)
 
 
-def sparse(block):
-    block[:, 1] = 0.0
-    block[:4, 1] = 5.0
-
-
 def paired(block):
     """Each of two columns is common, both together are not."""
     block[:, 0] = block[:, 1] = 0.0
@@ -231,7 +226,6 @@ def binary(block):
 @pytest.mark.parametrize(
     ("change", "how", "words"),
     [
-        (sparse, "vertical", "of some of its columns, which would tell of fewer samples"),
         (paired, "vertical", "of some of its columns, which would tell of fewer samples"),
         (binary, "vertical", "may tell with columns of others of fewer samples"),
         (None, CUTS["horizontal"], "over so few samples"),

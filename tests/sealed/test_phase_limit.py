@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 from sealed_runs import CUTS, cut, table, train
 
 from weft.errors import ProtocolError
+from weft.privacy.agreement.site_policy import Limits
 from weft.solvers.sealed.coordinator import SealedCoordinator
+from weft.solvers.sealed.entry import why_not_sealed
 from weft.solvers.sealed.exchange import SealedExchange
 from weft.solvers.sealed.phase_limit import MOST_GRADIENTS, SPARE_POINTS, PhaseLimit
 from weft.solvers.sealed.widths import largest_noise
@@ -19,10 +22,26 @@ def test_the_limit_follows_from_iterations_lambdas_and_folds():
     def limit(**settings):
         return PhaseLimit.of(Settings(lam=1e-2, loss="logistic", solver="sealed", **settings), 1)
 
-    assert limit().gradients == MOST_GRADIENTS + 2
-    assert limit(iterations=5).gradients == 5 + 2
-    assert limit(iterations=5, path=(1e-1,), folds=2).gradients == 2 * 5 + 3 + 3
+    assert limit().gradients == MOST_GRADIENTS + 1
+    assert limit(iterations=5).gradients == 5 + 1
+    assert limit(iterations=5, path=(1e-1,), folds=2).gradients == 2 * 5 + 1 + 1
     assert limit(path=(1e-1,)).spare == 2 * SPARE_POINTS + 2
+
+
+def test_long_paths_are_asked_for_no_more_than_a_roster_lets_iterations_be():
+    """A limit on iterations that each λ has anew is none."""
+    path = tuple(np.geomspace(1e-3, 1, 99).tolist())
+    long = Settings(lam=1e-4, loss="logistic", solver="sealed", iterations=1, path=path)
+    limits = Limits(most_iterations=20)
+    ((what, why, mend),) = limits.objections(long)
+    assert what == "iterations = 1 for each of 100 λ"
+    assert (why, mend) == ("a run has at most 20", "list fewer values of lambda")
+    assert not list(limits.objections(msgspec.structs.replace(long, path=path[:19])))
+    # Without a roster, no path takes more than some hundred points and gradients.
+    limit = PhaseLimit.of(msgspec.structs.replace(long, iterations=10_000), 1)
+    assert limit.gradients + limit.spare < 500
+    too_long = msgspec.structs.replace(long, path=tuple(np.geomspace(1e-3, 1, 300).tolist()))
+    assert "at most 200 values of λ" in why_not_sealed(too_long)
 
 
 class Insatiable(SealedCoordinator):

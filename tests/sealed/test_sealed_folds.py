@@ -80,10 +80,9 @@ def test_losses_of_what_folds_leave_out_are_those_of_scipy(how, loss, classes):
 
 def test_samples_that_no_problem_has_are_in_no_fold_and_small_folds_are_refused():
     block, labels = table(classes=3)
-    labels[np.flatnonzero(labels == 0)[4:]] = 1
-    # Scaling opens extremes: so samples of rare classes are left out.
+    labels[np.flatnonzero(labels == 0)[4:]] = 2
     tiles = cut(block, labels, CUTS["horizontal"])
-    terms = msgspec.structs.replace(OPEN, min_batch=12)
+    terms = msgspec.structs.replace(OPEN, min_batch=8)
 
     def run(folds):
         how = Preprocessing(intercept=False, scaling="maxabs")
@@ -91,18 +90,20 @@ def test_samples_that_no_problem_has_are_in_no_fold_and_small_folds_are_refused(
         asked = Settings(lam=1e-1, loss="logistic", solver="sealed", folds=folds, gap=1e-5)
         return federation, federation.train(asked)
 
-    federation, trained = run(4)
+    federation, trained = run(2)
     assert trained.holdings.n_samples < len(block)
     fold = fold_of_samples(federation)
     block, labels, fold = block[fold >= 0], labels[fold >= 0], fold[fold >= 0]
     block = block / np.abs(block).max(axis=0)
     targets = [np.where(labels == c, 1.0, -1.0) for c in range(3)]
     for number, (count, total, _) in enumerate(trained.result.stages[0].scores):
-        assert count == (fold == number).sum() >= 12
+        assert count == (fold == number).sum() >= 8
         true = left_out_loss(block, targets, fold == number, 1e-1, "logistic")
         assert total == pytest.approx(true, rel=1e-3)
-    with pytest.raises(ConfigError, match="use fewer folds"):
-        run(8)
+    with pytest.raises(ConfigError, match=r"samples of a class at once.*use fewer folds"):
+        run(6)
+    with pytest.raises(ConfigError, match=r"samples at once.*use fewer folds"):
+        run(12)
 
 
 def test_an_estimator_says_that_losses_chose_the_lambda():

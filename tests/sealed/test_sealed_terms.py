@@ -12,9 +12,11 @@ from sealed_runs import ALL, CUTS, cut, table
 from weft.errors import WeftError
 from weft.federation.coordinator import announce_for, match
 from weft.federation.local_federation import Federation
-from weft.federation.messages import RARE, START, StartRequest
+from weft.federation.messages import START, StartRequest
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.guards.terms import Terms
+from weft.guards.terms import OPEN, Terms
+from weft.matching.holding_map import HoldingMap
+from weft.matching.sum_exposure import exposed_rows
 from weft.solvers.sealed import entry, shapes
 from weft.solvers.settings import Settings
 from weft.sums.messages import EXTREMES, ExtremesRequest
@@ -22,7 +24,7 @@ from weft.sums.messages import EXTREMES, ExtremesRequest
 SEALED = Settings(lam=1e-2, loss="logistic", solver="sealed")
 ALLOWED = Terms(allow_pairs=True, allow_exposure=True)
 #: Two parties, of which the second has six samples by itself.
-FEW = {"a": [(slice(0, 84), ALL)], "b": [(slice(80, None), ALL)]}
+FEW = {"a": [(slice(0, 84), ALL)], "b": [(slice(60, None), ALL)]}
 
 
 def federation(how, terms=None, record=False, classes=2, **preprocessing):
@@ -52,16 +54,12 @@ def test_columns_that_two_parties_share_are_scaled_on_their_terms_only():
     assert allowed.train(SEALED).result.certificate.gap <= 1e-3
 
 
-def test_small_groups_and_rare_classes_are_trained_on_where_nothing_is_opened():
-    trained = federation(FEW, classes=3, record=True).train(SEALED)
-    assert trained.holdings.n_samples == 90
-    assert RARE.name not in {entry.phase for entry in trained.channel.transcript}
-    # In sums, and where scaling opens totals, they are left out.
+def test_small_groups_and_rare_classes_are_left_out_as_in_sums():
+    sealed = federation(FEW, classes=3).train(SEALED)
     in_sums = msgspec.structs.replace(SEALED, solver="lbfgs", gap=0.1)
-    scaled = federation(FEW, ALLOWED, classes=3, scaling="standard").train(SEALED)
     summed = federation(FEW, ALLOWED, classes=3).train(in_sums)
-    assert scaled.holdings.small == summed.holdings.small == 6
-    assert scaled.holdings.rare == summed.holdings.rare > 0
+    assert sealed.holdings.small == summed.holdings.small == 6
+    assert sealed.holdings.rare >= summed.holdings.rare > 0
 
 
 def test_second_moments_of_columns_that_two_parties_share_take_their_terms():
@@ -92,21 +90,37 @@ def test_a_coordinator_that_announces_shares_and_means_sums_is_refused():
 
 
 def test_what_is_rare_must_be_left_out_before_totals_of_columns_are_told():
-    """Even where terms allow the totals."""
+    """Even where terms allow the totals, and before training."""
     how = {name: [(rows, ALL)] for name, rows in (("a", slice(0, 50)), ("b", slice(50, None)))}
     channel = announced_falsely(how, SEALED, ALLOWED)
     told = ExtremesRequest(round=1, digit=0, of="absolute")
     with pytest.raises(WeftError, match="too rare"):
         channel.ask(EXTREMES, dict.fromkeys(channel.parties, told)).insist("scaling")
+    start = StartRequest(settings=SEALED.to_json(), unit=1.0, label=1.0, smallest_lam=1e-2)
+    with pytest.raises(WeftError, match="too rare"):
+        channel.ask(START, dict.fromkeys(channel.parties, start)).insist("starting")
 
 
-def test_sums_instead_of_too_large_a_sealed_run_leave_out_what_they_must_or_say_so(monkeypatch):
+def test_a_coordinator_that_hides_that_a_model_tells_of_all_groups_is_refused(monkeypatch):
+    monkeypatch.setattr(HoldingMap, "exposed", property(exposed_rows))
+    with pytest.raises(WeftError, match="a model tells of all of them"):
+        federation(CUTS["vertical"]).train(SEALED)
+    asked = federation(CUTS["vertical"], msgspec.structs.replace(OPEN, min_batch=10))
+    channel, run = asked._open(SEALED), token_bytes(16)
+    announced = announce_for(channel, asked.preprocessing, SEALED, run, shares=False)
+    in_sums = msgspec.structs.replace(SEALED, solver="lbfgs")
+    match(channel, asked.preprocessing, in_sums, announced, run, asked._adder)
+    start = StartRequest(settings=SEALED.to_json(), unit=1.0, label=1.0, smallest_lam=1e-2)
+    with pytest.raises(WeftError, match="was not announced"):
+        channel.ask(START, dict.fromkeys(channel.parties, start)).insist("starting")
+
+
+def test_sums_instead_of_too_large_a_sealed_run_leave_out_what_they_must(monkeypatch):
     for module in (entry, shapes):
         monkeypatch.setattr(module, "MOST_CELLS", 100)
     asked = msgspec.structs.replace(SEALED, solver="auto", mode="auto")
-    with pytest.raises(WeftError, match="min_batch = 10 samples, which sums leave out"):
-        federation(FEW).train(asked)
-    # Without such groups, parties insist on terms as ever.
+    assert federation(FEW, ALLOWED).train(asked).holdings.small == 6
+    # Parties insist on terms as ever.
     with pytest.raises(WeftError, match="allow_"):
         federation(CUTS["vertical"]).train(asked)
     trained = federation(CUTS["horizontal"], ALLOWED, classes=3).train(asked)

@@ -79,7 +79,7 @@ def check(
     from weft.privacy.ledger.expected_exposure import outlook
     from weft.privacy.ledger.exposure_text import item, paragraphs
     from weft.report.holdings_counts import describe_holdings
-    from weft.solvers.algorithm_choice import check_cut, in_sums, settled
+    from weft.solvers.algorithm_choice import algorithm_of, check_cut, in_sums, settled
 
     plan = read_config(config)
     try:
@@ -98,12 +98,12 @@ def check(
     other = in_sums(settings, roster)
     if other is not None:
         settings, reason = other
-        _, roster, _, classes = federation.assemble(settings)
     check_cut(settings, roster)
     tiles = {name: party.tiles for name, party in federation.parties.items()}
     holdings = describe_holdings(roster, tiles, classes)
     squares = sum(float(party.data.table.squares.sum()) for party in federation.parties.values())
-    changes = _changes(federation, plan.ledger(ledger), moments=bool(settings.second_moments))
+    shares = algorithm_of(settings.solver).shares
+    changes = _changes(federation, plan.ledger(ledger), everyone=shares)
     small = {name: change_of(terms.min_batch) for name, change_of in changes.items()}
     look = outlook(
         roster,
@@ -258,7 +258,7 @@ def _refused_moments(
 
 
 def _changes(
-    federation: Federation, ledger: Ledger, *, moments: bool
+    federation: Federation, ledger: Ledger, *, everyone: bool
 ) -> dict[str, Callable[[int], Change | None]]:
     """Party to what its ledger says of a run over these samples after the earlier ones."""
     from functools import partial
@@ -269,7 +269,7 @@ def _changes(
     for name, party in federation.parties.items():
         pages = ledger.book(name).read()
         if pages is not None:
-            who = attendance(party.view, party.tiles, everyone=moments)
+            who = attendance(party.view, party.tiles, everyone=everyone)
             if who is not None:
                 found[name] = partial(pages.change, who)
     return found

@@ -97,8 +97,8 @@ class CheckParty(Party):
         pages = self._earlier.book(self.name).read()
         shown = np.zeros(len(view.shared_rows) - 1, np.int64)
         if pages is not None:
-            moments = bool(settings.second_moments)
-            who = attendance(view, self.data.tiles, everyone=moments)
+            shares = algorithm_of(settings.solver).shares
+            who = attendance(view, self.data.tiles, everyone=shares)
             if who is not None:
                 yield partial(consent.check_change, partial(pages.change, who))
             shown = spent_before(pages, view, self._matching.ids)[1]

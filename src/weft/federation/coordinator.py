@@ -29,7 +29,6 @@ from weft.federation.rare_samples import leave_out_rare, remarks
 from weft.federation.release.model_header import Head
 from weft.federation.release.noised_weights import NoiseSize
 from weft.guards.terms import Terms
-from weft.matching.build_holdings import Guards
 from weft.matching.coordinator import meet
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Meter
@@ -114,13 +113,6 @@ def assemble(
     return prepare(channel, preprocessing, holdings, adder)
 
 
-def guards_of(preprocessing: Preprocessing, settings: Settings) -> Guards:
-    """Where a run opens sums over samples that guards are about."""
-    if algorithm_of(settings.solver).shares and not preprocessing.unit_rows:
-        return "never" if preprocessing.scaling == "none" else "shared columns"
-    return "always"
-
-
 def match(
     channel: Channel,
     preprocessing: Preprocessing,
@@ -141,7 +133,7 @@ def match(
         confirmed=preprocessing.confirmed,
         follow_draws=algorithm.follows_draws(settings),
         terms=announced.terms,
-        guards=guards_of(preprocessing, settings),
+        sealed=algorithm.shares,
         matching=preprocessing.matching,
         holders=announced.holders,
         run=run,
@@ -153,8 +145,7 @@ def prepare(
     channel: Channel, preprocessing: Preprocessing, holdings: HoldingMap, adder: Adder
 ) -> HoldingMap:
     """Leave out what is rare, and agree on scaling."""
-    if holdings.guarded:
-        holdings = leave_out_rare(channel, holdings, adder)
+    holdings = leave_out_rare(channel, holdings, adder)
     agree_on_scaling(channel, holdings, preprocessing.scaling, preprocessing.unit_rows, adder)
     return holdings
 
@@ -196,7 +187,6 @@ def coordinate(
     if other is not None:
         settings, reason = other
         settings, _ = settle(settings, announced.terms, saves=saves, warm=warm)
-        holdings = holdings.with_guards()
     holdings = prepare(channel, preprocessing, holdings, adder)
     check_cut(settings, holdings)
     unit, label = units_above(channel, adder, SIZE, 2).tolist()

@@ -284,10 +284,15 @@ class Party:
         self._trains |= phase.name in self._answers
         if self._transcript is not None:
             self._transcript.add(phase.name, fields_of(message), fields_of(reply))
-        # Whatever the solver, feature sums are in the field ``v`` (`weft.sums.running_totals`).
-        if self._account is not None and getattr(reply, "v", None) is not None:
+        # Whatever the solver, feature sums are in the field ``v`` (`weft.sums.running_totals`). On
+        # shares, totals over all samples are told from the beginning to the model.
+        tells = getattr(reply, "v", None) is not None or self._trains_on_shares(phase)
+        if self._account is not None and tells:
             self._account.note_attendance()
         return reply
+
+    def _trains_on_shares(self, phase: Phase[Any, Any]) -> bool:
+        return phase.name in self._answers and self._seat.announced
 
     def _mend(self, message: MendRequest) -> MendReply:
         reply = MendReply()
@@ -352,14 +357,14 @@ class Party:
 
     @staticmethod
     def _guarded(view: PartyView) -> bool:
-        """Whether others see sums from which something rare must be left out."""
+        """Whether others see sums, or a model, from which something rare must be left out."""
         return view.min_batch > 1 and bool(view.exposed.any())
 
-    def _attend(self, view: PartyView, *, everyone: bool = False) -> None:
-        """Let the ledger object to who takes part; ``everyone``: others see moments of all."""
+    def _attend(self, view: PartyView) -> None:
+        """Let the ledger object to who takes part."""
         if self._account is not None:
             # As they were before scaling, with columns that are left out since.
-            who = attendance(view, self.tiles, everyone=everyone)
+            who = attendance(view, self.tiles, everyone=self._seat.announced)
             self._account.attend(who, self._consent.check_change)
 
     def _leave_out(self, message: LeaveRequest) -> LeaveReply:
@@ -385,8 +390,7 @@ class Party:
     @property
     def _settled_view(self) -> PartyView:
         """Its view, once everything rare is left out."""
-        sums = self._seat.opens or not self._seat.announced
-        if sums and self._trimmed is None and self._guarded(self.view):
+        if self._trimmed is None and self._guarded(self.view):
             raise ProtocolError(
                 f"party {self.name} was not asked what is too rare to be trained on; that comes "
                 "before sums"
@@ -400,12 +404,9 @@ class Party:
             raise ProtocolError(f"party {self.name} has started in this run already")
         settings = Settings.from_json(message.settings)
         algorithm = algorithm_of(settings.solver)
-        if self._seat.announced and not algorithm.shares:
-            self._seat.leave(self.view)
+        self._seat.start(self.view, shares=algorithm.shares)
         view = self._settled_view
         self._consent.check(settings, view)
-        if self._trimmed is None and self._guarded(view):
-            self._attend(view)
         if (settings.make_loss().task != "regression") != (self.data.classes is not None):
             raise ProtocolError(
                 f"party {self.name} is to train with a loss that does not fit its labels as it was "
@@ -433,8 +434,6 @@ class Party:
             rare_pairs=self._consent.own_terms.allow_rare_pairs,
             openings=self._keyring.opening_pads() if algorithm.shares else None,
         )
-        if settings.second_moments:
-            self._attend(view, everyone=True)
         if self._account is not None:
             self._account.solver = settings.solver
             self._account.foresee(self._likely_sums(settings))

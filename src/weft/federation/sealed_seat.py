@@ -1,10 +1,11 @@
 """Which terms a party insists on in a run that was announced to be on shares alone.
 
-Terms about pairs, lone labels and small groups protect sums that somebody opens. On shares nobody
-opens a sum over samples or features, and scalars are totals of the whole run, so that terms need
-not allow them. What scaling opens before training is as in every run: whoever holds a column with
-others gets its totals. So terms are insisted on there, and for all of it if training turns out to
-be no such one.
+Terms about pairs and lone labels protect sums that somebody opens. On shares nobody opens a sum
+over samples or features, and scalars are totals of the whole run, so that terms need not allow
+them. What scaling opens before training is as in every run: whoever holds a column with others gets
+its totals. So terms are insisted on there, and for all of it if training turns out to be no such
+one. The model is a sum over samples all the same, and its readers take off what they know: so
+``min_batch`` holds for all samples, whoever holds their columns.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.crypto.party_run_keys import Keyring
+from weft.errors import ProtocolError
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.consent import Consent
 from weft.protocol import Phase
+from weft.protocol.message import malformed
 from weft.sums.messages import COLUMN_SPREAD, COLUMN_SUMS, EXTREMES, LONGEST_ROW, ROW_NORMS
 
 #: Open totals over the holders of a column, and over those of a sample.
@@ -30,13 +33,11 @@ class SealedSeat:
     ----------
     announced
         Whether training is to be on shares alone.
-    opens
-        Whether sums were asked for nevertheless: then what is rare must have been left out.
     """
 
     def __init__(self, consent: Consent, keyring: Keyring) -> None:
         self._consent, self._keyring = consent, keyring
-        self.announced = self.opens = False
+        self.announced = False
 
     def take(self) -> None:
         """The run is announced to be on shares."""
@@ -44,6 +45,8 @@ class SealedSeat:
         self._keyring.few_scalars(True)
 
     def check_view(self, view: PartyView) -> None:
+        if self.announced and view.min_batch > 1 and not view.exposed.all():
+            raise malformed("exposed", "is not every group, though a model tells of all of them")
         self._consent.check_seat(view, sealed=self.announced)
 
     def before(self, phase: Phase[Any, Any], view: Callable[[], PartyView]) -> None:
@@ -52,13 +55,17 @@ class SealedSeat:
             return
         if phase.name in _ROW_PHASES:
             self._consent.check_seat(view())
-            self.opens = True
         elif phase.name in _COLUMN_PHASES and view().shares_columns:
             self._consent.check_scaling(view())
-            self.opens = True
 
-    def leave(self, view: PartyView) -> None:
-        """Training is in sums after all: terms hold as in any run."""
+    def start(self, view: PartyView, *, shares: bool) -> None:
+        """Training begins; in sums after all, terms hold as in any run."""
+        if shares and not self.announced:
+            raise ProtocolError(
+                "training is to be on shares, which was not announced; stop this run"
+            )
+        if shares or not self.announced:
+            return
         self.announced = False
         self._keyring.few_scalars(False)
         self._consent.check_labels(view.label_parties, view.n_parties)

@@ -19,7 +19,7 @@ from weft.federation.check_messages import (
     CHECK_VIEW,
     CheckedViewRequest,
 )
-from weft.federation.coordinator import announce_for, guards_of, settle
+from weft.federation.coordinator import announce_for, settle
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN, Terms
 from weft.matching.build_holdings import Holding, build_holdings
@@ -156,7 +156,6 @@ def check_study(
         if other is not None:
             settings, reason = other
             settings, _ = settle(settings, announced.terms)
-            holdings = holdings.with_guards()
         check_cut(settings, holdings)
     except ConfigError as error:
         refusals.append(("", error.told))
@@ -205,7 +204,7 @@ def _built(
         confirm_separate_ids=preprocessing.confirm_separate_ids,
         confirmed=preprocessing.confirmed,
         terms=terms,
-        guards=guards_of(preprocessing, settings),
+        sealed=algorithm_of(settings.solver).shares,
         doubts=doubts,
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +18,6 @@ from weft.matching.two_spellings import check_ids, check_names
 
 #: Token of the constant column; real tokens meet it with probability 2^-64.
 BIAS_TOKEN = np.array([0xB1A5], np.uint64)
-#: Where sums are opened: in every run, before training on shares, or nowhere.
-Guards = Literal["always", "shared columns", "never"]
 #: What a submitter, who chooses min_batch, is told in place of a party's name or a size.
 _TOO_FEW = (
     "min_batch leaves a party without samples; lower it, or bring more samples (the coordinator's "
@@ -53,16 +50,17 @@ def build_holdings(
     confirm_separate_ids: bool = False,
     confirmed: Collection[str] = (),
     terms: Terms = OPEN,
-    guards: Guards = "always",
+    sealed: bool = False,
     doubts: list[DataError] | None = None,
 ) -> HoldingMap:
     """Match the parties' tokens into cohorts and hand out the roles.
 
-    Samples of exposed cohorts that are smaller than the terms' ``min_batch`` are left out, where
-    ``guards`` says that sums are opened: where several parties share a column, or never.
+    Samples of exposed cohorts that are smaller than the terms' ``min_batch`` are left out.
 
     Parameters
     ----------
+    sealed
+        Whether training is on shares.
     doubts
         Takes what looks like a slip, and labels on which parties disagree, in the place of raising
         it; None: the first of them is raised.
@@ -136,25 +134,15 @@ def build_holdings(
         # It lies in tiles of its own, and so is a cohort of its own.
         bias_slot=int(axis.start[axis.tile_cohorts[-1][0]]) if bias else -1,
         terms=terms,
-        guarded=guards == "always" or (guards == "shared columns" and _shares_columns(axis, bias)),
+        sealed=sealed,
         mismatches=mismatches,
     )
-    if not holding_map.guarded:
-        return holding_map
     small = holding_map.exposed & (rows.sizes < terms.min_batch)
     if not small.any():
         return holding_map
     # What looked like a slip before does so again.
     again: list[DataError] | None = None if doubts is None else []
     return _without(holding_map, small, holdings, confirm_separate_ids, again)
-
-
-def _shares_columns(columns: Axis, bias: bool) -> bool:
-    """Whether several parties have a column, the constant one aside."""
-    shared = columns.shared_cohort.copy()
-    if bias:
-        shared[columns.tile_cohorts[-1][0]] = False
-    return bool(shared.any())
 
 
 def _without(
@@ -198,6 +186,7 @@ def _without(
         # They were looked at before anything was left out.
         confirmed=("names", "ids"),
         terms=holding_map.terms,
+        sealed=holding_map.sealed,
         doubts=doubts,
     )
     return replace(smaller, small=smaller.small + count)

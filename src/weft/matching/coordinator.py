@@ -13,7 +13,7 @@ from weft.crypto.key_messages import RunKeys, SeedPlan
 from weft.errors import DataError, ProtocolError
 from weft.guards.terms import OPEN, Matching, Terms
 from weft.matching.agreed_classes import AgreedClasses
-from weft.matching.build_holdings import Guards, Holding, LabelConflict, build_holdings
+from weft.matching.build_holdings import Holding, LabelConflict, build_holdings
 from weft.matching.cohort_seed_delivery import add_tags, deliver, plan_seeds
 from weft.matching.confirmed_count import add_told
 from weft.matching.holding_map import HoldingMap, Overlap
@@ -52,7 +52,7 @@ def meet(
     confirmed: Collection[str] = (),
     follow_draws: bool = True,
     terms: Terms = OPEN,
-    guards: Guards = "always",
+    sealed: bool = False,
     matching: Matching = "hmac",
     holders: Sequence[str] | None = None,
 ) -> HoldingMap:
@@ -76,8 +76,8 @@ def meet(
         Whether parties must be able to compute each other's draws.
     terms
         What the parties agreed on.
-    guards
-        Where sums are opened, so that small groups are left out.
+    sealed
+        Whether training is on shares.
     matching
         Whether tokens come from the run secret alone, or also through key holders.
     holders
@@ -102,7 +102,7 @@ def meet(
             confirm_separate_ids=confirm_separate_ids,
             confirmed=confirmed,
             terms=terms,
-            guards=guards,
+            sealed=sealed,
         )
     except LabelConflict as conflict:
         raise DataError(_found(channel, conflict), told=conflict.told) from None

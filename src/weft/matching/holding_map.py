@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -11,7 +11,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from weft.array_types import Ints
-from weft.errors import ConfigError
 from weft.guards.terms import OPEN, Terms
 from weft.matching.cohort_sheets import HolderLists, RowSheets
 from weft.matching.cohorts import Axis, ranges
@@ -40,8 +39,9 @@ class HoldingMap:
         The constant column's slot, −1 without one.
     terms
         What the parties agreed on; the coordinator keeps to it, the parties see to it.
-    guarded
-        Whether sums are opened from which guards keep small groups.
+    sealed
+        Whether training is on shares: nobody sees a sum then but in the model, which is one over
+        all samples, and to whoever reads it.
     small
         Samples left out because a guard would never let them change.
     rare
@@ -61,7 +61,7 @@ class HoldingMap:
     bias_owner: Ints
     bias_slot: int
     terms: Terms = OPEN
-    guarded: bool = True
+    sealed: bool = False
     small: int = 0
     rare: int = 0
     rare_cells: int = 0
@@ -70,17 +70,6 @@ class HoldingMap:
     @property
     def n_samples(self) -> int:
         return self.rows.n_slots - self.rare
-
-    def with_guards(self) -> HoldingMap:
-        """The same for training in sums; refused where groups are in it that guards leave out."""
-        if (self.exposed & (self.rows.sizes < self.terms.min_batch)).any():
-            raise ConfigError(
-                "these tables are too large for sealed training, and have groups of fewer than "
-                f"min_batch = {self.terms.min_batch} samples, which sums leave out from the start; "
-                "train with mode = 'sums'",
-                told="these tables are too large for sealed training; train with mode = 'sums'",
-            )
-        return replace(self, guarded=True)
 
     @property
     def n_features(self) -> int:
@@ -157,8 +146,8 @@ class HoldingMap:
     @cached_property
     def exposed(self) -> NDArray[np.bool_]:
         """Per row cohort, whether a guard must count its changes."""
-        if self.terms.min_batch == 1:
-            return np.zeros(len(self.rows.sizes), bool)
+        if self.sealed or self.terms.min_batch == 1:
+            return np.full(len(self.rows.sizes), self.terms.min_batch > 1)
         return exposed_rows(self)
 
     @cached_property

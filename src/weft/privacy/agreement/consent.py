@@ -15,9 +15,9 @@ from weft.guards.terms import OPEN, Matching, Terms
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.refusals import (
     check_asked,
-    check_batch,
     check_change,
     check_folds,
+    check_groups,
     check_labels,
     check_matching,
     check_networks,
@@ -267,9 +267,9 @@ class Consent:
         check_labels(self.terms, labelled, parties, self.name)
 
     def check_seat(self, view: PartyView, *, sealed: bool = False) -> None:
-        """Refuse a view whose sums would show too much; ``sealed``: nobody opens any."""
+        """Refuse a view whose sums would show too much; ``sealed``: the model is the only one."""
         if sealed:
-            self._each(lambda source: check_batch(source.terms, view, self.name))
+            self._each(lambda source: check_groups(source.terms, view, self.name))
             return
         self._each(lambda source: check_seat(source.terms, view, self.name))
         self._check_scalars(view)

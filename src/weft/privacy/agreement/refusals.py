@@ -24,8 +24,7 @@ from weft.solvers.settings import Settings
 
 def check_seat(terms: Terms, view: PartyView, party: str) -> None:
     """Refuse a federation in which sums of this party would show too much."""
-    check_batch(terms, view, party)
-    _check_small(terms, view, party)
+    check_groups(terms, view, party)
     few = _few_sharers(terms, view, np.arange(len(view.column_cohort)))
     if len(few):
         _refuse_few(terms, party, len(few), "features", few)
@@ -34,7 +33,6 @@ def check_seat(terms: Terms, view: PartyView, party: str) -> None:
 
 def check_scaling(terms: Terms, view: PartyView, party: str) -> None:
     """Refuse to scale columns by sums that would show too much, a constant one aside."""
-    _check_small(terms, view, party)
     few = _few_sharers(terms, view, _without_bias(view))
     if len(few):
         _refuse(
@@ -66,17 +64,14 @@ def _without_bias(view: PartyView) -> Ints:
     return kept
 
 
-def check_batch(terms: Terms, view: PartyView, party: str) -> None:
-    """Refuse a run whose guards are weaker than agreed."""
+def check_groups(terms: Terms, view: PartyView, party: str) -> None:
+    """Refuse a run whose guards are weaker than agreed, or that leaves small groups in."""
     if view.min_batch < terms.min_batch:
         _refuse(
             party,
             f"a run with min_batch = {view.min_batch}, because its own terms say "
             f"{terms.min_batch}; raise that of the run",
         )
-
-
-def _check_small(terms: Terms, view: PartyView, party: str) -> None:
     small = view.exposed & (view.sizes < terms.min_batch)
     if small.any():
         _refuse(

@@ -33,7 +33,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Problems that one run may train: values of λ, times one more than the folds. Each shows
         sums of its own.
     most_iterations
-        Iterations that one run may ask for: parties tell no more sums than these can need.
+        Iterations that one run may ask for, of all λ together: parties tell no more than these can
+        need.
     most_epsilon, most_delta
         What all released models of a ledger may tell of one sample, added up: a model without
         noise is refused then.
@@ -119,12 +120,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 "most_rho is set, so that they have noise",
                 "ask for it with multiplier in [sum_noise]",
             )
-        asked, most = settings.iterations, self.most_iterations
-        if most is not None and (asked is None or asked > most):
+        asked, most, path = settings.iterations, self.most_iterations, len(settings.lambdas)
+        if most is not None and (asked is None or asked * path > most):
+            each = f" for each of {path} λ" if path > 1 else ""
             yield (
-                f"iterations = {'any number' if asked is None else asked}",
+                f"iterations = {'any number' if asked is None else asked}{each}",
                 f"a run has at most {most}",
-                f"set iterations = {most} in [solver], or fewer",
+                f"set iterations = {most // path} in [solver], or fewer"
+                if path <= most
+                else "list fewer values of lambda",
             )
         problems = len(settings.lambdas) * (settings.folds + 1)
         if self.most_problems is not None and problems > self.most_problems:

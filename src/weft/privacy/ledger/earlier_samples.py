@@ -58,8 +58,8 @@ def attendance(
 ) -> Attendance | None:
     """Who takes part under a view, with tiles as they are before scaling.
 
-    None where others see no feature sum with any of these samples. ``everyone``: they see second
-    moments of all, whoever holds them.
+    None where others see no feature sum with any of these samples. ``everyone``: training is on
+    shares, so that the model, and totals of the run, are about all of them, whoever holds them.
     """
     shown = view.exposed
     if everyone:

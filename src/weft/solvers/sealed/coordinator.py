@@ -16,7 +16,7 @@ from weft.solvers.sealed.descent import Descent, Trial, factors_of
 from weft.solvers.sealed.exchange import Told
 from weft.solvers.sealed.held_out import HeldOut, starting_losses
 from weft.solvers.sealed.moment_exchange import MomentExchange
-from weft.solvers.sealed.phase_limit import MOST_GRADIENTS, SPARE_POINTS
+from weft.solvers.sealed.phase_limit import MOST_GRADIENTS, spare_points
 from weft.solvers.sealed.score_guard import ScoreGuard
 from weft.solvers.sealed.sine_series import Series
 from weft.solvers.settings import Settings
@@ -81,7 +81,7 @@ class _Run:
             self._held.append(HeldOut(problem, self._squared, left_out))
         self._vectors = self._iteration = self._alarms = 0
         #: Points that may still be tried: parties answer no more than that, see `PhaseLimit`.
-        self._spare = SPARE_POINTS * len(settings.lambdas)
+        self._spare = spare_points(settings)
         self.result = Result(notes=exchange.notes)
         self._clock = Clock(channel, self.result)
 

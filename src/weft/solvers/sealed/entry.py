@@ -9,6 +9,7 @@ from weft.matching.holding_map import HoldingMap
 from weft.solvers.algorithm_entry import Algorithm
 from weft.solvers.sealed.coordinator import SealedCoordinator
 from weft.solvers.sealed.party_moments import SealedMomentsParty
+from weft.solvers.sealed.phase_limit import MOST_LAMBDAS
 from weft.solvers.sealed.shapes import MOST_CELLS
 from weft.solvers.settings import Settings
 from weft.solvers.sum_count_forecast import Forecast
@@ -27,6 +28,8 @@ def why_not_sealed(settings: Settings) -> str:
         return "it shows the coordinator no weights"
     if settings.noise is not None or settings.sum_noise is not None:
         return "it adds no noise to models or sums"
+    if len(settings.lambdas) > MOST_LAMBDAS:
+        return f"a run has at most {MOST_LAMBDAS} values of λ, list fewer"
     if settings.weigh != "samples":
         return "all samples weigh the same"
     return ""

@@ -18,7 +18,13 @@ from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Message, Phase
 from weft.protocol.request_reply import R
 from weft.solvers.sealed.dealer import Dealer
-from weft.solvers.sealed.fold_rows import FoldSizes, refuse_small, rows_of_folds, with_fold
+from weft.solvers.sealed.fold_rows import (
+    FoldSizes,
+    refuse_small,
+    rows_of_folds,
+    with_fold,
+    told_of_folds,
+)
 from weft.solvers.sealed.messages import (
     BEGIN,
     FIRST,
@@ -176,15 +182,20 @@ class SealedExchange:
         begun = self._ask(
             BEGIN, lambda p, n: BeginRequest(round=n, serial=self._serial, shapes=shapes)
         )
-        more = self._layout.folds * (2 if self._squared else 1)
+        more = told_of_folds(self._layout, squared=self._squared)
         totals = add_scalars(begun, "bounds", BOUNDS + more, holdings.parties)
         if totals is None or any(len(reply.seed) != SEED_BYTES for reply in begun.values()):
             raise ProtocolError("a party sent no seed for sealed training; the run stops")
         if not all(0.0 <= total < np.inf for total in totals):
             raise ProtocolError("the parties' bounds do not add up to any of a table; start again")
         bounds = table_bounds(totals[:BOUNDS], holdings, self._squared)
-        least = holdings.terms.min_batch
-        sizes = FoldSizes.of(self._layout, self._left_out, totals[BOUNDS:], least)
+        sizes = FoldSizes.of(
+            self._layout,
+            self._left_out,
+            totals[BOUNDS:],
+            holdings.terms.min_batch,
+            squared=self._squared,
+        )
         widths = choose_widths(bounds, self._squared, self._table.n_columns)
         errors = Errors(bounds, widths, len(holdings.parties), self._table.n_columns)
         dealer = Dealer([reply.seed for reply in begun.values()], self._table)

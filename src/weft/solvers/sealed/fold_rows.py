@@ -49,6 +49,16 @@ def refuse_small(sizes: Sequence[float], least: int) -> None:
         )
 
 
+def told_of_folds(problems: Problems, *, squared: bool) -> int:
+    """How many numbers a party tells of folds, see `FoldRows.totals`."""
+    return problems.folds * (2 if squared else 1 + _kinds(problems))
+
+
+def _kinds(problems: Problems) -> int:
+    """Classes that samples have."""
+    return max(2, problems.classes)
+
+
 @dataclass(frozen=True)
 class FoldRows:
     """Which rows every problem trains on, and which its fold leaves out."""
@@ -66,16 +76,25 @@ class FoldRows:
         out: Flags = self.problems.fold_of[problems][:, None] == self.fold[None, :]
         return out
 
-    def totals(self, counted: Ints, labels: Floats | None) -> list[float]:
-        """Per fold, how many of its rows are counted here; of a squared loss Σy² too."""
+    def totals(self, counted: Ints, labels: Floats, least: int, *, squared: bool) -> list[float]:
+        """Per fold, how many of its rows are counted here, and what else is told of them.
+
+        Of a squared loss that is Σy², else how many are of which class, ``least`` for more: whether
+        there are so many in all is all that the coordinator needs to know.
+        """
         folds = self.problems.folds
         if not folds:
             return []
         of = self.fold[counted]
         told = np.bincount(of, minlength=folds).tolist()
-        if labels is not None:
+        if squared:
             squares = np.bincount(of, (labels**2).sum(axis=1), minlength=folds)
             told += [rounded_off(square) for square in squares.tolist()]
+        else:
+            kinds = _kinds(self.problems)
+            kind = labels[:, 0] > 0 if labels.shape[1] == 1 else labels.argmax(axis=1)
+            counts = np.bincount(of * kinds + kind, minlength=folds * kinds)
+            told += np.minimum(counts, least).tolist()
         return [float(value) for value in told]
 
 
@@ -96,11 +115,20 @@ class FoldSizes:
     squares: Floats
 
     @classmethod
-    def of(cls, problems: Problems, rows: Ints, totals: Sequence[float], least: int) -> FoldSizes:
+    def of(
+        cls, problems: Problems, rows: Ints, totals: Sequence[float], least: int, *, squared: bool
+    ) -> FoldSizes:
         """From the rows of every fold, and totals over all parties, see `FoldRows.totals`."""
         classes, count = problems.classes, problems.folds
-        samples, squares = np.array(totals[:count]), np.array(totals[count:] or [0.0] * count)
+        samples, others = np.array(totals[:count]), np.array(totals[count:])
+        squares = others if squared else np.zeros(count)
         refuse_small(samples.tolist(), least)
+        if not squared and ((others > 0) & (others < least)).any():
+            raise ConfigError(
+                f"folds = {count} leaves out fewer than min_batch = {least} samples of a class at "
+                "once, and the coordinator reads losses by class; use fewer folds, or train with "
+                "mode = 'sums'"
+            )
 
         def spread(values: Floats) -> Floats:
             return np.concatenate([np.zeros(classes), np.repeat(values, classes)])

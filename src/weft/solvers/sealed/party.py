@@ -134,12 +134,13 @@ class SealedParty(SlopeShares):
         refuse_small(rows_of_folds(table.n_rows, layout.folds).tolist(), view.min_batch)
         draw = self._pads.common_words("folds", table.n_rows)
         folds = self._fold_rows = FoldRows.of(layout, message.shapes.row_sizes, draw)
-        labels = self._context.labels[view.counted_rows] if self._squared else None
+        labels = self._context.labels[view.counted_rows]
         self._check_table(table, block)
         moved = round_cells(block, CELL_BITS)
-        bounds = own_bounds(block, moved, self._context.table.squares, labels)
+        responses = labels if self._squared else None
+        bounds = own_bounds(block, moved, self._context.table.squares, responses)
         counted = self._place.rows[view.counted_rows]
-        bounds += folds.totals(counted, labels)
+        bounds += folds.totals(counted, labels, view.min_batch, squared=self._squared)
         told = pack_scalars(self._cipher, "bounds", *bounds)
         return BeginReply(seed=self._seed, bounds=told)
 

@@ -14,8 +14,15 @@ from weft.solvers.settings import Settings
 
 #: Gradients that a run may have: every new vector is multiplied with all others.
 MOST_GRADIENTS = 200
-#: Points that may be tried again, per λ, besides one for every gradient.
-SPARE_POINTS = 24
+#: Points that may be tried again, besides one for every gradient: per λ, and in a run.
+SPARE_POINTS, MOST_SPARE_POINTS = 24, 240
+#: Values of λ in a run: of what folds leave out, a squared loss takes a vector for each.
+MOST_LAMBDAS = 200
+
+
+def spare_points(settings: Settings) -> int:
+    """Points that may be tried again in a run, at first."""
+    return min(MOST_SPARE_POINTS, SPARE_POINTS * len(settings.lambdas))
 
 
 @dataclass
@@ -38,11 +45,12 @@ class PhaseLimit:
         """For a run with so many problems side by side."""
         stages = len(settings.lambdas)
         iterations = math.inf if settings.iterations is None else settings.iterations * stages
-        # One at w = 0, and of what folds leave out one there and one at every model.
-        gradients = int(min(MOST_GRADIENTS, iterations)) + 1 + stages
-        gradients += 1 + stages if settings.folds else 0
+        # One at w = 0; of what folds leave out one there, and at every model of a squared loss.
+        gradients = int(min(MOST_GRADIENTS, iterations)) + 1
+        if settings.folds:
+            gradients += 1 + (min(stages, MOST_LAMBDAS) if settings.loss == "squared" else 0)
         # Second moments take another point of every problem.
-        return cls(gradients, SPARE_POINTS * stages + 2 * problems)
+        return cls(gradients, spare_points(settings) + 2 * problems)
 
     def ask_point(self) -> None:
         """A point is asked for; the vector that follows it, if any, gives it back."""
