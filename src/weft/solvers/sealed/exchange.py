@@ -22,8 +22,8 @@ from weft.solvers.sealed.fold_rows import (
     FoldSizes,
     refuse_small,
     rows_of_folds,
-    with_fold,
     told_of_folds,
+    with_fold,
 )
 from weft.solvers.sealed.messages import (
     BEGIN,
