@@ -3,7 +3,8 @@
 A reader that is a party takes off what it holds itself. What is left is about others' rows: a few
 of them tell themselves, and so do the few in which a column of its own is not zero. Where it shares
 few rows with another party and has as many columns of them, products are equations for all cells.
-What no column or pair tells, a combination of columns may.
+What no column or pair tells, a combination of columns may. And a Hessian is about the few samples
+that a model is undecided about.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from weft.data import Tile
 from weft.errors import WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import OPEN
-from weft.solvers.sealed import moment_guard
+from weft.solvers.sealed import moment_guard, party_moments
 from weft.solvers.settings import Settings
 
 ROWS, COLUMNS = 160, 6
@@ -42,9 +43,9 @@ def tile(block, labels, rows, columns, labelled=True):
     return [Tile.make(ids[rows], names[columns], part, labels[rows] if labelled else None)]
 
 
-def opened(tiles, terms):
+def opened(tiles, terms, asked=ASKED):
     """The matrices by name of columns, and the weights."""
-    trained = Federation(tiles, Preprocessing(intercept=False), terms=terms).train(ASKED)
+    trained = Federation(tiles, Preprocessing(intercept=False), terms=terms).train(asked)
     moments, order = trained.second_moments, np.argsort(trained.second_moments.names.astype(str))
     hessian = moments.hessian[0] * moments.samples
     return moments.gram[np.ix_(order, order)], hessian[np.ix_(order, order)], trained.model
@@ -136,3 +137,60 @@ def test_a_combination_of_columns_tells_no_single_row(monkeypatch, record):
     error = of_a_level_without_a_column()
     assert error < 1e-3
     record("62", "unguarded", f"the row of a level without a column, error {error:.0e}")
+
+
+UNDECIDED = 11
+
+
+def decided(rows):
+    """A column that tells the labels of these rows, but for one; others hardly depend on it."""
+
+    def change(block):
+        sides = np.where(block[:, 3] > 0, 10.0, -10.0)
+        block[rows, 3] = sides[rows]
+        block[UNDECIDED, 3] = 0.0
+
+    return change
+
+
+def few_of_all():
+    """By columns: b has the column that decides, and the Hessian of a's columns is one row's."""
+    block, _ = scene(decided(slice(None)))
+    labels = (block[:, 3] > 0).astype(int)
+    tiles = {
+        "a": tile(block, labels, slice(None), slice(0, 3), labelled=False),
+        "b": tile(block, labels, slice(None), slice(3, 6)),
+    }
+    asked = msgspec.structs.replace(ASKED, lam=1e-3, gap=1e-2)
+    _, hessian, _ = opened(tiles, CAREFUL, asked)
+    return hessian[:3, :3], block[UNDECIDED, :3]
+
+
+def few_of_one_party():
+    """By rows: many of b's samples are undecided, and one of a's; b takes its own part off."""
+    block, _ = scene(decided(slice(0, 80)))
+    block[80:, 3] /= 4
+    labels = (block[:, 3] > 0).astype(int)
+    labels[80::2] = 1 - labels[80::2]
+    tiles = {
+        "a": tile(block, labels, slice(0, 80), slice(None)),
+        "b": tile(block, labels, slice(80, None), slice(None)),
+    }
+    asked = msgspec.structs.replace(ASKED, lam=1e-3, gap=1e-2)
+    _, hessian, model = opened(tiles, CAREFUL, asked)
+    own = block[80:]
+    slopes = expit(own @ model.coef[0][np.argsort(model.features.astype(str))])
+    rest = hessian - own.T @ ((slopes * (1 - slopes))[:, None] * own)
+    return rest[:3, :3], block[UNDECIDED, :3]
+
+
+@pytest.mark.parametrize("attack", [few_of_all, few_of_one_party])
+def test_the_hessian_tells_no_undecided_sample(attack, monkeypatch, record):
+    with pytest.raises(WeftError, match="few samples that are undecided there; take a larger lam"):
+        attack()
+    monkeypatch.setattr(party_moments, "refuse_decided", lambda *told: None)
+    hessian, row = attack()
+    first = np.linalg.eigh(hessian)[1][:, -1]
+    cosine = abs(first @ row) / np.linalg.norm(row)
+    assert cosine > 0.98
+    record("62", "unguarded", f"a row of an undecided sample from the Hessian, cosine {cosine:.3f}")

@@ -160,7 +160,7 @@ def test_matrices_stay_in_the_process_that_opened_them(inference, tmp_path):
     again = pickle.loads(pickle.dumps(estimator))
     assert not hasattr(again, "second_moments_")
     block, labels = table()
-    _, trained = train(cut(block, labels, CUTS["vertical"]), gap=0.1, second_moments=BOTH)
+    _, trained = train(cut(block, labels, CUTS["vertical"]), lam=0.1, gap=0.1, second_moments=BOTH)
     trained.model.save(tmp_path / "model.npz")
     summary = json.dumps(summarise(trained, trained.settings, "a run"))
     arrays = b"".join(array.tobytes() for array in np.load(tmp_path / "model.npz").values())

@@ -6,7 +6,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from sealed_runs import CUTS, cut, table, train, weights
+from scipy.special import expit
+from sealed_runs import CUTS, cut, held, table, train, weights
 
 from weft.crypto.opening_pads import OpeningPads
 from weft.crypto.primitives import seeded_words as seeds
@@ -49,14 +50,17 @@ def run():
             patch.setattr(module, "seeded_words", drawing)
         block, labels = table()
         tiles = cut(block, labels, CUTS["overlapping"])
-        federation, trained = train(tiles, record=True, second_moments=("hessian", "gram"))
+        asked = {"lam": 0.1, "second_moments": ("hessian", "gram")}
+        federation, trained = train(tiles, record=True, **asked)
     return federation, trained, opened, drawn, block, labels
 
 
 def test_all_that_parties_open_is_uniform(run):
     _, _, opened, *_ = run
     assert len({label for _, label, _ in opened}) > 25
-    words = np.concatenate([found for party, _, found in opened if party == 0])
+    # But for sums that guard the Hessian.
+    words = [found for party, label, found in opened if party == 0 and not label.endswith("sums")]
+    words = np.concatenate(words)
     # Numbers modulo 2^128 are opened in pieces, of which some have 32 bits only.
     whole = words[words >= 1 << 40]
     assert len(whole) > 1500
@@ -116,10 +120,20 @@ def test_the_ledger_counts_no_sum_of_a_sealed_run(run):
 def test_losses_and_products_carry_noise(run):
     """Two runs on the same table tell the coordinator other losses."""
     _, first, *_, block, labels = run
-    _, second = train(cut(block, labels, CUTS["overlapping"]))
+    _, second = train(cut(block, labels, CUTS["overlapping"]), lam=0.1)
     ours, theirs = first.result.certificate.primal[0], second.result.certificate.primal[0]
     assert ours != theirs
     assert abs(ours - theirs) < 1e-4
+
+
+def test_sums_of_curvatures_carry_noise_of_every_party(run):
+    """They are right, but for what four samples could add at each."""
+    federation, trained, opened, _, block, _ = run
+    (sums,) = [found for party, label, found in opened if party == 0 and label.endswith("sums")]
+    slopes = expit(held(block, CUTS["overlapping"]) @ weights(trained.model)[0])
+    true, told = (slopes * (1 - slopes)).sum(), sums.view(np.int64)[0]
+    told = told * 2.0 ** -half_of(federation)._widths.slope
+    assert 1e-3 < abs(told - true) < len(federation.parties)
 
 
 def half_of(federation):

@@ -14,6 +14,7 @@ class Form(Enum):
     TOKENS = "tokens", True, "parties, which know the ids"
     SEALED = "sealed boxes", True, "the party it is sealed to"
     MASKED = "masked words under pads", True, "nobody: parties find uniform words"
+    TOTALS = "totals under pads", True, "all parties, in total only"
     DEALT = "seeds and shares of the dealer", False, "the coordinator and this party"
     KEYS = "public keys", False, "everyone"
     RECORD = "public record", False, "the coordinator and this party"
@@ -68,6 +69,11 @@ def scalars(what: str) -> Meaning:
 def masked(what: str, *shape: str) -> Meaning:
     """Words under masks, which stay on them when parties have taken the pads off."""
     return Meaning(Form.MASKED, what, shape)
+
+
+def totals(what: str, *shape: str) -> Meaning:
+    """Words that all parties read once those of all are added up, and the coordinator does not."""
+    return Meaning(Form.TOTALS, what, shape)
 
 
 def dealt(what: str, *shape: str) -> Meaning:

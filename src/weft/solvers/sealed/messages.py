@@ -14,7 +14,15 @@ from numpy.typing import NDArray
 
 from weft.array_types import Ints
 from weft.crypto.primitives.seeded_words import Words
-from weft.protocol.field_visibility import coefficients, dealt, masked, numbers, record, scalars
+from weft.protocol.field_visibility import (
+    coefficients,
+    dealt,
+    masked,
+    numbers,
+    record,
+    scalars,
+    totals,
+)
 from weft.protocol.message import Message, Nothing, Part
 from weft.protocol.request_reply import Phase
 from weft.protocol.shared_fields import SumRequest
@@ -165,12 +173,17 @@ class BendsRequest(SealedRequest, kw_only=True):
 
 class BendsReply(Message):
     bends: Annotated[Words, masked("its shares of σ'(z) and its masks", "words")]
+    sums: Annotated[Words, totals("its shares of Σσ'(z) over groups of rows, and noise", "words")]
 
 
 class WeightsRequest(SealedRequest, kw_only=True):
-    """Brings σ'(z) under masks; asks for it once it is cut, under other masks."""
+    """Brings σ'(z) under masks; asks for it once it is cut, under other masks.
+
+    Where it adds up to too little over some rows, parties refuse.
+    """
 
     bends: Annotated[Words, masked("σ'(z) and masks", "words")]
+    sums: Annotated[Words, totals("Σσ'(z) over groups of rows, and noise", "words")]
     dealt: Annotated[Words | None, dealt("shares of masks, cut", "words")] = None
 
 

@@ -112,12 +112,14 @@ class MomentExchange(SealedExchange):
                 dealt=sent(p),
             ),
         )
+        self._add(bends, "sums")
+        sums = self._total
         self._add(bends, "bends")
         low = self._deal(lambda: dealer.weights(self._serial + 1, widths.slope - width))
         weights = self._ask(
             WEIGHTS,
             lambda p, n: WeightsRequest(
-                round=n, serial=self._serial, bends=self._total, dealt=low(p)
+                round=n, serial=self._serial, bends=self._total, sums=sums, dealt=low(p)
             ),
         )
         self._add(weights, "weights")

@@ -43,6 +43,11 @@ _RARE_PAIRS = (
     "samples than min_batch; leave out 0/1 columns, agree on allow_rare_pairs = true if that is "
     f"meant, {_LEAVE_OUT}"
 )
+_DECIDED = (
+    "refuses the Hessian at this model, which would tell the rows of the few samples that are "
+    "undecided there; take a larger lam, ask for the Gram matrix alone, "
+    f"{_LEAVE_OUT}"
+)
 
 
 def refuse_few_rows(rows: int, columns: int, matrices: int) -> None:
@@ -144,6 +149,47 @@ def check_moments(
         if not np.isin(other.columns, place.columns).all():
             shared = np.flatnonzero(np.isin(place.rows, other.rows) & there)
             refuse_rare_pairs(whole[shared], least)
+
+
+def row_groups(table: WholeTable) -> list[Ints]:
+    """Rows over which curvatures are added up: all, and all that entries are about for somebody."""
+    found = {b"": np.arange(table.n_rows)}
+    for party, place in enumerate(table.places):
+        for rows, _ in _regions(table, party):
+            group = place.rows[rows]
+            if len(group):
+                found.setdefault(group.tobytes(), group)
+    return list(found.values())
+
+
+def refuse_decided(view: PartyView, table: WholeTable, sums: Sequence[float], least: int) -> None:
+    """Refuse a Hessian of which few rows have nearly all, as each has σ'(z) of it.
+
+    No σ'(z) is above a quarter. So four times their sum counts rows that have a part in it, at
+    least; there must be as many as one matrix needs, and as rows of which some tell.
+
+    Parameters
+    ----------
+    sums
+        Σσ'(z) at least, over `row_groups`.
+    """
+    everywhere, *groups = row_groups(table)
+    # Samples that are left out are rows of zeros, whose σ'(z) is a quarter.
+    _refuse_few_undecided(4 * sums[0] - (len(everywhere) - view.n_samples), table.n_columns, least)
+    if least <= 1:
+        return
+    told = dict(zip((group.tobytes() for group in groups), sums[1:], strict=True))
+    own = table.places[view.party]
+    for rows, columns in _regions(table, view.party):
+        if (~view.left_out[rows]).any():
+            undecided = 4 * told[own.rows[rows].tobytes()] - view.left_out[rows].sum()
+            _refuse_few_undecided(undecided, columns, least)
+
+
+def _refuse_few_undecided(undecided: float, columns: int, least: int) -> None:
+    # One matrix: two, as for rows, would refuse nearly separable tables of hundreds of samples.
+    if undecided < ROWS_PER_COLUMN * max(columns, least):
+        raise ConfigError(_DECIDED)
 
 
 def _undivided(view: PartyView, cells: Floats) -> Floats:

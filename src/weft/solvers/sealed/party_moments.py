@@ -6,7 +6,8 @@ and shares of AᵀA are dealt. σ'(z) comes from the cosines of its series, is c
 multiplied with A, and the product with A again, by opened differences.
 
 Shares stay with the parties until the release, which hands them to whoever gets the model. Moments
-of sparse columns would tell single rows, whoever reads them: see `moment_guard`.
+of sparse columns would tell single rows, whoever reads them, and so would a Hessian where nearly
+all σ'(z) are zero: see `moment_guard`, for which parties open sums of σ'(z) to all, with noise.
 """
 
 from __future__ import annotations
@@ -39,13 +40,18 @@ from weft.solvers.sealed.messages import (
     WeightsReply,
     WeightsRequest,
 )
-from weft.solvers.sealed.moment_guard import check_moments, matrices_of
+from weft.solvers.sealed.moment_guard import (
+    check_moments,
+    matrices_of,
+    refuse_decided,
+    row_groups,
+)
 from weft.solvers.sealed.moment_kernels import combine_cosines, cross_products
 from weft.solvers.sealed.party import SealedParty
-from weft.solvers.sealed.party_shares import cut_scores
+from weft.solvers.sealed.party_shares import cut_scores, noise
 from weft.solvers.sealed.shapes import WholeTable
 from weft.solvers.sealed.sine_series import SERIES
-from weft.solvers.sealed.widths import CELL_BITS, FEWEST_BENDS
+from weft.solvers.sealed.widths import CELL_BITS, FEWEST_BENDS, SUM_NOISE
 from weft.solvers.settings import Settings
 
 
@@ -60,6 +66,8 @@ class SealedMomentsParty(SealedParty):
         self._kept: tuple[int, int] | None = None
         self._bend_digits = 0
         self._cut_digits = 0
+        #: Of sums of σ'(z): under which pads they go, and how far each may be off by row.
+        self._sums_label, self._bend_error = "", 0.0
         self._cut_share: Words = np.zeros((0, 0), np.uint64)
         self._gram: MomentShare | None = None
         #: By model and problem.
@@ -179,11 +187,24 @@ class SealedMomentsParty(SealedParty):
         dither = np.uint64(self._pads.common_word(f"{self._label()} bend"))
         factors = series.bends * 2.0 ** self._widths.public(series)
         combine_cosines(opened[0], series.words, factors, dither, cosines, sines, shares[0])
-        return BendsReply(bends=self._hide(shares + self._mask("bends", *shares.shape)))
+        self._sums_label, self._bend_error = f"{self._label()} sums", series.bend_error
+        return BendsReply(
+            bends=self._hide(shares + self._mask("bends", *shares.shape)),
+            sums=self._pads.put_on(self._bend_sums(shares[0]), self._sums_label),
+        )
+
+    def _bend_sums(self, shares: Words) -> Words:
+        """Shares of Σσ'(z) over groups of rows, with noise that even the dealer does not know."""
+        groups = row_groups(self._whole)
+        bits = self._widths.slope + SUM_NOISE
+        drawn = noise(self._own_seed, f"{self._serial} sums", bits, len(groups))[:, 0]
+        sums: Words = drawn + np.array([shares[rows].sum() for rows in groups], np.uint64)
+        return sums
 
     def _weights(self, message: WeightsRequest) -> WeightsReply:
         """Cut σ'(z), so that its products with two cells do not wrap, and put it under masks."""
         opened = self._open(message.bends)
+        self._check_sums(message.sums)
         dealt = self._dealt(message.dealt)
         shares = (
             dealt.take(f"{self._serial} low", *opened.shape),
@@ -193,6 +214,16 @@ class SealedMomentsParty(SealedParty):
         self._cut_share = cut_scores(opened, shares, self._cut_digits, self._first)
         masks = self._mask("weights", *opened.shape)
         return WeightsReply(weights=self._hide(self._cut_share - masks))
+
+    def _check_sums(self, told: Words) -> None:
+        """Go no further where few samples have nearly all of the Hessian."""
+        groups = row_groups(self._whole)
+        sums = self._pads.take_off(told, len(groups), self._sums_label).view(np.int64)
+        least = [
+            value * 2.0**-self._widths.slope - len(rows) * self._bend_error
+            for value, rows in zip(sums.tolist(), groups, strict=True)
+        ]
+        refuse_decided(self._view, self._whole, least, self._context.min_batch)
 
     def _spread_cells(self, message: CellsRequest) -> CellsReply:
         """σ'(z) times cells: its share times E, and what was opened times its own masks."""

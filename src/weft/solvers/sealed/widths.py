@@ -36,6 +36,8 @@ CHANCE = 1e-9
 _FEWEST_BITS = 16
 #: Binary digits that curvatures must have at least.
 FEWEST_BENDS = 8
+#: Noise of each party in sums of curvatures, within ±1, four samples' worth: bits beyond slopes'.
+SUM_NOISE = 1
 _TOO_LARGE = (
     "products of these columns are too large for second moments in 64 bits; scale the columns "
     "(scaling = 'standard'), or leave second_moments out"
