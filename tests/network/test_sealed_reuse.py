@@ -30,7 +30,7 @@ from weft.solvers.sealed.party import SealedParty
 from weft.solvers.settings import Settings
 
 SETTINGS = Settings(
-    solver="sealed", loss="logistic", lam=0.05, gap=0.1, second_moments=("hessian", "gram")
+    solver="sealed", loss="logistic", lam=1.0, gap=0.1, second_moments=("hessian", "gram")
 )
 #: Fields that a liar leaves alone: it gives every letter a new number of its own.
 KEPT = ("round",)
