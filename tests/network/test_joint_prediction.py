@@ -16,6 +16,7 @@ from weft.crypto.sealed_letters import LetterError, read_letter
 from weft.errors import ProtocolError, WeftError
 from weft.federation.joint_prediction import predict_scores
 from weft.federation.model import Model
+from weft.guards.terms import OPEN
 from weft.network.prediction_job import SealedScores, read_scores
 from weft.network.run_description import PredictTask
 from weft.network.run_results import RESULTS
@@ -58,13 +59,14 @@ def files(tmp_path):
     return found
 
 
-def sites_of(folder, files, keys, model, limits=None):
+def sites_of(folder, files, keys, model, limits=None, terms=OPEN):
     """Sites with new samples, of which each has the model."""
     models = folder / "got"
     (models / "trained").mkdir(parents=True)
     model.save(models / "trained" / "model.npz")
     new = {name: (path,) for name, path in files.items()}
-    return MemberSites(folder, keys, limits=limits, new=new, models=dict.fromkeys(CUTS, models))
+    got = dict.fromkeys(CUTS, models)
+    return MemberSites(folder, keys, terms=terms, limits=limits, new=new, models=got)
 
 
 @pytest.fixture
@@ -252,3 +254,18 @@ def test_what_cannot_be_asked_is_one_sentence(weft, tmp_path, model, options, wo
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert words in err
     assert not (tmp_path / "scores.csv").exists()
+
+
+@pytest.mark.parametrize("overlap", ["mean", "first"])
+def test_a_party_that_asks_and_claims_columns_of_others_gets_nothing(
+    tmp_path, files, keys, model, overlap
+):
+    """With zeros in the place of a column that others have, scores would tell theirs."""
+    for name, path in files.items():
+        held = pd.read_csv(path)
+        held = held[held["id"].isin([f"n{row}" for row in range(10, 25)])]
+        held.assign(**({"b": 0.0} if name == ASKER else {})).to_csv(path, index=False)
+    terms = msgspec.structs.replace(OPEN, allow_pairs=False, min_contributors=3)
+    sites = sites_of(tmp_path, files, keys, model, terms=terms)
+    with pytest.raises(WeftError, match="of which the party that asks brings columns of its too"):
+        sites.ask(task_for(model, overlap=overlap))

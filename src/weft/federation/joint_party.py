@@ -182,6 +182,7 @@ class JointParty:
         self._consent.check_sample_sums(view)
         self._check_asker(message)
         self._asked = self._asked_rows(view)
+        self._consent.check_claims(self._claimed(view))
         # Of the samples of the one that asks, nobody else reads scores.
         by_others = self._asked & (self._asker is None or not self._reads)
         self._consent.check_asked(int(by_others.sum()))
@@ -212,6 +213,17 @@ class JointParty:
         held = np.zeros(len(sheets.lengths), bool)
         held[sheets.cohort[sheets.holders == self._asker.number]] = True
         return held[view.row_cohort[: view.n_shared_rows]]
+
+    def _claimed(self, view: PartyView) -> bool:
+        """Whether the party that asks says to have cells of a sample which this party has too."""
+        if self._asker is None or self._reads:
+            return False
+        sheets, cells = view.row_sheets, view.row_sheets.cells > 0
+        found = np.zeros((2, len(sheets.lengths), cells.shape[1]), bool)
+        for place, party in enumerate((view.party, self._asker.number)):
+            entries = sheets.holders == party
+            found[place, sheets.cohort[entries]] = cells[entries]
+        return bool((found[0] & found[1]).any())
 
     def _size(self, message: DigitRequest) -> DigitReply:
         """One digit of the largest part of a score that any party has."""

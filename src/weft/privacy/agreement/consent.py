@@ -16,6 +16,7 @@ from weft.matching.party_view import PartyView
 from weft.privacy.agreement.refusals import (
     check_asked,
     check_change,
+    check_claims,
     check_folds,
     check_groups,
     check_labels,
@@ -192,6 +193,10 @@ class Consent:
                     f"to show scores to {reader}", "does not give that party the role model"
                 )
         self._each(lambda source: check_readers(source.limits, readers, self.name))
+
+    def check_claims(self, claimed: bool) -> None:
+        """Refuse a party that asks for scores and brings cells which this one has too."""
+        self._each(lambda source: check_claims(source.terms, claimed, self.name))
 
     def check_asked(self, asked: int) -> None:
         """Refuse to show others scores of too few or too many of its samples at once."""

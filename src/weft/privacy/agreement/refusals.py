@@ -128,6 +128,20 @@ def check_readers(limits: Limits, readers: Sequence[str], party: str) -> None:
             )
 
 
+def check_claims(terms: Terms, claimed: bool, party: str) -> None:
+    """Refuse a party that asks for scores and says that it has cells which this one has too.
+
+    Nobody can check that. Taken off its claims, or off those of a second question, a score would
+    be cells of this party.
+    """
+    if claimed and not terms.allow_pairs:
+        _refuse(
+            party,
+            "scores of samples of which the party that asks brings columns of its too; let it "
+            "leave these columns out, or agree on allow_pairs = true",
+        )
+
+
 def check_asked(limits: Limits, asked: int, party: str) -> None:
     """Refuse to show others scores of too few or too many samples at once."""
     least, most = limits.least_asked, limits.most_asked
