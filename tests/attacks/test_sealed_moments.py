@@ -108,7 +108,7 @@ def test_single_rows_are_read_from_moments_unless_parties_refuse(attack, record)
     with suppress(WeftError):
         _, error = attack(CAREFUL)
     assert error > 0.1
-    record("62", "guarded", "refused before anything is dealt, or left out")
+    record("62", "guarded", "refused, or left out")
 
 
 def levels(block):
