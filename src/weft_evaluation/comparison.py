@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.array_types import Floats
 from weft.crypto.keys import PartyKeys
-from weft.data.columns.agreement import settled_together
+from weft.data.columns.column_agreement import settled_together
 from weft.data.tile import Tile
 from weft.errors import ConfigError, DataError, WeftError
 from weft.federation.local_federation import Federation, Trained

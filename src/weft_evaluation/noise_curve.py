@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from weft.array_types import Floats
-from weft.data.columns.agreement import settled_together
+from weft.data.columns.column_agreement import settled_together
 from weft.data.pooled_table import pool
 from weft.data.splits import Split
 from weft.data.tile import Tile, block_columns, block_rows

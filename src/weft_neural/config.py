@@ -51,7 +51,7 @@ from weft.config.common_config import (
 )
 from weft.config.strict_reading import checked, closest, known_keys, naming
 from weft.data.blank_cells import settle_missing
-from weft.data.columns.agreement import insist_on_plain
+from weft.data.columns.column_agreement import insist_on_plain
 from weft.data.tile import Tile
 from weft.errors import ConfigError
 from weft.guards import OPEN

@@ -107,7 +107,7 @@ class NeuralJob(JobKind[NeuralTask, "NeuralConfig"]):
         require_torch()
         # PyTorch takes seconds to load, so only neural runs load it.
         from weft.crypto.replay_log import RandomnessLog
-        from weft.data.columns.agreement import insist_on_plain
+        from weft.data.columns.column_agreement import insist_on_plain
         from weft.federation.resume_fingerprint import insist_on_origin
         from weft_neural.numeric_fingerprint import network_digits
         from weft_neural.party import NeuralParty

@@ -9,7 +9,7 @@ from typing import Any
 
 from weft.network.presence_replay import Presence
 from weft.network.run_results import HISTORY, PRESENCE, SUMMARY, ReturnedRun, undamaged
-from weft.network.told_figures import Each, exact, own, rough, roughened, told_of
+from weft.network.submitter_visible_figures import Each, exact, own, rough, roughened, told_of
 from weft.report.json_values import finite
 from weft_neural.history import NeuralOutcome
 from weft_neural.job import MODEL

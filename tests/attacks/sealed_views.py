@@ -17,9 +17,9 @@ import numpy as np
 
 from weft.crypto.primitives.seeded_words import seeded_words
 from weft.solvers.sealed.dealer import Dealer
+from weft.solvers.sealed.digit_widths import CELL_BITS
 from weft.solvers.sealed.party import SealedParty
 from weft.solvers.sealed.sine_series import SCORE_BITS
-from weft.solvers.sealed.widths import CELL_BITS
 
 #: Which handler opens what the phase before it hid: the name of its masks, and their sign.
 _OPENERS = {"_slopes": ("scores", 1), "_vector": ("slopes", -1), "_products": ("vector", 1)}

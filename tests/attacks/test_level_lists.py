@@ -13,8 +13,8 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
-from weft.data.columns.cells import CategoryCells, DeclaredColumns
-from weft.data.columns.rules import ColumnRule
+from weft.data.columns.column_rules import ColumnRule
+from weft.data.columns.declared_cells import CategoryCells, DeclaredColumns
 from weft.data.tile import Tile
 from weft.errors import ProtocolError
 from weft.federation.column_messages import (

@@ -20,7 +20,7 @@ from weft.data import Tile
 from weft.errors import WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import OPEN
-from weft.solvers.sealed import moment_guard, party_moments
+from weft.solvers.sealed import party_second_moments, second_moment_guard
 from weft.solvers.settings import Settings
 
 ROWS, COLUMNS = 160, 6
@@ -133,7 +133,7 @@ def of_a_level_without_a_column():
 def test_a_combination_of_columns_tells_no_single_row(monkeypatch, record):
     with pytest.raises(WeftError, match="a combination of which stands for fewer samples"):
         of_a_level_without_a_column()
-    monkeypatch.setattr(moment_guard, "stands_for_few", lambda cells, least: False)
+    monkeypatch.setattr(second_moment_guard, "stands_for_few", lambda cells, least: False)
     error = of_a_level_without_a_column()
     assert error < 1e-3
     record("62", "unguarded", f"the row of a level without a column, error {error:.0e}")
@@ -188,7 +188,7 @@ def few_of_one_party():
 def test_the_hessian_tells_no_undecided_sample(attack, monkeypatch, record):
     with pytest.raises(WeftError, match="few samples that are undecided there; take a larger lam"):
         attack()
-    monkeypatch.setattr(party_moments, "refuse_decided", lambda *told: None)
+    monkeypatch.setattr(party_second_moments, "refuse_decided", lambda *told: None)
     hessian, row = attack()
     first = np.linalg.eigh(hessian)[1][:, -1]
     cosine = abs(first @ row) / np.linalg.norm(row)

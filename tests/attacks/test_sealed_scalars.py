@@ -12,7 +12,7 @@ from scene import run
 
 from weft.data import Tile
 from weft.federation.local_federation import Preprocessing
-from weft.solvers.sealed import exchange, party
+from weft.solvers.sealed import coordinator_round_trips, party
 from weft.solvers.sealed.wide_ring import numbers_of, plus
 from weft.solvers.settings import Settings
 
@@ -32,7 +32,7 @@ def tiles():
 
 def gradients_by_a_lattice(monkeypatch):
     """What the coordinator finds from all inner products of a run, and the true gradients."""
-    told, add = [], exchange.add_shares
+    told, add = [], coordinator_round_trips.add_shares
 
     def adding(replies, field, count, bits):
         found = add(replies, field, count, bits)
@@ -40,7 +40,7 @@ def gradients_by_a_lattice(monkeypatch):
             told.append(found)
         return found
 
-    monkeypatch.setattr(exchange, "add_shares", adding)
+    monkeypatch.setattr(coordinator_round_trips, "add_shares", adding)
     how = Settings(lam=1e-3, loss="logistic", solver="sealed", gap=1e-6)
     seen = run(tiles(), how, preprocessing=Preprocessing(intercept=False))
     halves = [p._half for p in seen.federation.parties.values()]

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from weft.config.read_config import read_config
-from weft.data.columns.rules import decode_rules
+from weft.data.columns.column_rules import decode_rules
 from weft.network.task_from_config import task_of
 
 RULES = """

@@ -19,10 +19,10 @@ from sklearn.preprocessing import (
 from covering import examples
 from weft.config.strict_reading import checked
 from weft.data import read_tile
-from weft.data.columns.agreement import Levels, own_levels, settle_columns, settled_together
-from weft.data.columns.cells import CategoryCells, DeclaredColumns, NumberCells
-from weft.data.columns.rules import ColumnRule
-from weft.data.columns.transformation import FileReading, Transformation
+from weft.data.columns.column_agreement import Levels, own_levels, settle_columns, settled_together
+from weft.data.columns.column_rules import ColumnRule
+from weft.data.columns.column_transformation import FileReading, Transformation
+from weft.data.columns.declared_cells import CategoryCells, DeclaredColumns, NumberCells
 from weft.data.read_tiles import examine
 from weft.data.reading_options import ReadingOptions
 from weft.data.tile import Tile

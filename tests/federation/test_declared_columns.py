@@ -17,8 +17,8 @@ from sklearn.preprocessing import OneHotEncoder
 from weft.config.read_prediction_samples import read_samples
 from weft.config.strict_reading import checked
 from weft.data import Tile, read_tile
-from weft.data.columns.agreement import Levels, settled_together
-from weft.data.columns.rules import ColumnRule
+from weft.data.columns.column_agreement import Levels, settled_together
+from weft.data.columns.column_rules import ColumnRule
 from weft.data.reading_options import ReadingOptions
 from weft.errors import ConfigError, DataError, ProtocolError, WeftError
 from weft.federation.columns.party import ColumnsParty

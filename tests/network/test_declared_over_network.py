@@ -12,7 +12,7 @@ from member_sites import MemberSites
 from weft.config.read_config import read_config
 from weft.config.read_prediction_samples import read_samples
 from weft.crypto.keys import load_all, new_keys
-from weft.data.columns.rules import ColumnRule, encode_rules
+from weft.data.columns.column_rules import ColumnRule, encode_rules
 from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation
 from weft.federation.model import load_model

@@ -16,8 +16,8 @@ from weft.network.run_description import LinearTask
 from weft.network.run_progress import Progress
 from weft.network.run_results import HISTORY, SUMMARY, write_run_results
 from weft.network.submitter_results import write_out
-from weft.network.told_figures import HISTORY as HISTORY_COLUMNS
-from weft.network.told_figures import LINEAR, PATH, told_of
+from weft.network.submitter_visible_figures import HISTORY as HISTORY_COLUMNS
+from weft.network.submitter_visible_figures import LINEAR, PATH, told_of
 from weft.report.history import history_frame
 from weft.report.lambda_path import path_frame
 from weft.report.summary import summarise

@@ -14,7 +14,7 @@ from toys import MemoryTransport
 from weft.cli.network_check import show_check
 from weft.crypto.keys import ephemeral_keys, new_keys
 from weft.data import Tile
-from weft.data.columns.rules import ColumnRule, encode_rules
+from weft.data.columns.column_rules import ColumnRule, encode_rules
 from weft.errors import ConfigError, WeftError
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN, Terms

@@ -9,11 +9,11 @@ from sealed_runs import CUTS, cut, table, train
 
 from weft.errors import ProtocolError
 from weft.privacy.agreement.site_policy import Limits
+from weft.solvers.sealed.catalogue_entry import why_not_sealed
 from weft.solvers.sealed.coordinator import SealedCoordinator
-from weft.solvers.sealed.entry import why_not_sealed
-from weft.solvers.sealed.exchange import SealedExchange
+from weft.solvers.sealed.coordinator_round_trips import SealedExchange
+from weft.solvers.sealed.digit_widths import largest_noise
 from weft.solvers.sealed.phase_limit import MOST_GRADIENTS, SPARE_POINTS, PhaseLimit
-from weft.solvers.sealed.widths import largest_noise
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from covering import examples
 from weft.crypto.primitives.seeded_words import seeded_words
+from weft.solvers.sealed.masked_sine_kernels import add_dealt, combine_dealt
 from weft.solvers.sealed.party_shares import cut_scores, cut_vector, noise
 from weft.solvers.sealed.ring_products import add_products, encoded, signed, transposed_products
-from weft.solvers.sealed.sine_kernels import add_dealt, combine_dealt
 from weft.solvers.sealed.sine_series import SCORE_BITS, SERIES
 from weft.solvers.sealed.wide_ring import (
     gathered,

@@ -10,7 +10,7 @@ from weft.config.read_config import read_config
 from weft.errors import ConfigError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.solvers.algorithm_choice import resolve, settled
-from weft.solvers.sealed import entry, shapes
+from weft.solvers.sealed import catalogue_entry, table_positions
 from weft.solvers.settings import Settings
 from weft_evaluation.solver_selection import settings_for
 
@@ -85,7 +85,7 @@ def test_a_comparison_names_solvers_whatever_the_mode():
 def test_auto_trains_in_sums_where_tables_are_too_large_and_sealed_refuses_them(monkeypatch):
     block, labels = table()
     tiles = cut(block, labels, CUTS["overlapping"])
-    for module in (entry, shapes):
+    for module in (catalogue_entry, table_positions):
         monkeypatch.setattr(module, "MOST_CELLS", 100)
     how = Preprocessing(intercept=False)
     asked = Settings(lam=1e-2, loss="logistic", solver="auto", mode="auto")

@@ -17,7 +17,7 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN, Terms
 from weft.matching.holding_map import HoldingMap
 from weft.matching.sum_exposure import exposed_rows
-from weft.solvers.sealed import entry, shapes
+from weft.solvers.sealed import catalogue_entry, table_positions
 from weft.solvers.settings import Settings
 from weft.sums.messages import EXTREMES, ExtremesRequest
 
@@ -116,7 +116,7 @@ def test_a_coordinator_that_hides_that_a_model_tells_of_all_groups_is_refused(mo
 
 
 def test_sums_instead_of_too_large_a_sealed_run_leave_out_what_they_must(monkeypatch):
-    for module in (entry, shapes):
+    for module in (catalogue_entry, table_positions):
         monkeypatch.setattr(module, "MOST_CELLS", 100)
     asked = msgspec.structs.replace(SEALED, solver="auto", mode="auto")
     assert federation(FEW, ALLOWED).train(asked).holdings.small == 6

@@ -237,8 +237,8 @@ def _refused_moments(
 ) -> list[tuple[str, str]]:
     """Whose columns are too sparse for second moments, or too many."""
     from weft.errors import ConfigError
-    from weft.solvers.sealed.moment_guard import check_moments, matrices_of
-    from weft.solvers.sealed.shapes import shapes_of, whole_table
+    from weft.solvers.sealed.second_moment_guard import check_moments, matrices_of
+    from weft.solvers.sealed.table_positions import shapes_of, whole_table
 
     found, table = [], whole_table(shapes_of(roster))
     for name, party in federation.parties.items():

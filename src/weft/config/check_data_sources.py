@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.data.columns.rules import check_study_rules
+from weft.data.columns.column_rules import check_study_rules
 from weft.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from weft.config.schema import FederationFile, NetworkSection, PartySection
 from weft.config.site_policy_file import read_policy
 from weft.config.strict_reading import checked, closest, read_toml
 from weft.crypto.keys import PartyKeys, load_all
-from weft.data.columns.transformation import FileReading
+from weft.data.columns.column_transformation import FileReading
 from weft.data.databases import Source, source_of
 from weft.data.file_findings import Finding, insist
 from weft.data.read_tiles import Examined

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from weft.data.columns.rules import ColumnRule
+from weft.data.columns.column_rules import ColumnRule
 from weft.data.databases import Database
 from weft.data.reading_options import ReadingOptions
 from weft.errors import ConfigError

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from weft.data.columns.rules import PLAIN, ColumnRule
-from weft.data.columns.transformation import FileReading
+from weft.data.columns.column_rules import PLAIN, ColumnRule
+from weft.data.columns.column_transformation import FileReading
 from weft.errors import ConfigError
 
 _Sign = Annotated[str, Meta(min_length=1, max_length=1)]

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from weft.errors import DataError
 
 if TYPE_CHECKING:
-    from weft.data.columns.cells import DeclaredColumns
+    from weft.data.columns.declared_cells import DeclaredColumns
 
 Names: TypeAlias = NDArray[np.object_]
 Labels: TypeAlias = NDArray[Any]

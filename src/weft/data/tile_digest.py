@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.data.columns.cells import CategoryCells, DeclaredColumns
-from weft.data.columns.rules import rule_bytes
+from weft.data.columns.column_rules import rule_bytes
+from weft.data.columns.declared_cells import CategoryCells, DeclaredColumns
 from weft.data.tile import Tile
 
 

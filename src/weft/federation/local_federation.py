@@ -14,7 +14,7 @@ from weft.crypto import Adder
 from weft.crypto.keys import PartyKeys, check_keys, ephemeral_keys
 from weft.crypto.party_key_pairs import Identity
 from weft.data.blank_cells import settle_missing
-from weft.data.columns.transformation import FileReading, Transformation
+from weft.data.columns.column_transformation import FileReading, Transformation
 from weft.data.tile import Tile
 from weft.errors import ConfigError
 from weft.federation.coordinator import Outcome, announce_for, assemble, coordinate

@@ -20,7 +20,7 @@ from weft.storage.atomic_files import StorageError, load_arrays, save_arrays
 
 if TYPE_CHECKING:
     # Loading a model and predicting for numbers need no table and no reader.
-    from weft.data.columns.transformation import Transformation
+    from weft.data.columns.column_transformation import Transformation
     from weft.data.tile import MissingPolicy
 
 FORMAT = 2
@@ -93,7 +93,7 @@ class Model:
         names = np.array([str(name) for name in frame.columns], dtype=object)
         if not self.transformation or not self.columns().declares:
             return names, frame.to_numpy()
-        from weft.data.columns.frames import raw_columns_of, tile_of_frame
+        from weft.data.columns.data_frames import raw_columns_of, tile_of_frame
 
         there, made = set(names.tolist()), self.columns()
         wanted = [name for name in raw_columns_of(made, self.features) if name in there]
@@ -102,7 +102,7 @@ class Model:
 
     def columns(self) -> Transformation:
         """How declared columns become features."""
-        from weft.data.columns.transformation import Transformation
+        from weft.data.columns.column_transformation import Transformation
 
         if not self.transformation:
             return Transformation()

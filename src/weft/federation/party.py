@@ -15,7 +15,7 @@ from weft.array_types import Floats
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.crypto.party_run_keys import Keyring, Keys
 from weft.crypto.replay_log import Memory, RandomnessLog
-from weft.data.columns.transformation import FileReading, Transformation
+from weft.data.columns.column_transformation import FileReading, Transformation
 from weft.data.tile import MissingPolicy, Tile
 from weft.errors import ConfigError, DataError, ProtocolError
 from weft.federation.announcements.party import AnnouncingParty

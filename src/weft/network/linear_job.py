@@ -123,7 +123,7 @@ class LinearJob(JobKind[LinearTask, "Config"]):
 
 def told_of_config(config: Config) -> dict[str, Any]:
     """What a task about training has of a config, besides the parties."""
-    from weft.data.columns.rules import encode_rules
+    from weft.data.columns.column_rules import encode_rules
 
     positive = config.data.positive
     return {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import msgspec
 
-from weft.network.told_figures import is_rough, rough
+from weft.network.submitter_visible_figures import is_rough, rough
 from weft.report.json_values import finite
 
 if TYPE_CHECKING:

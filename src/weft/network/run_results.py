@@ -18,8 +18,8 @@ from weft.errors import DataError, ProtocolError
 from weft.federation.coordinator import Outcome
 from weft.network.presence_replay import Presence
 from weft.network.run_description import LinearTask
-from weft.network.told_figures import HISTORY as HISTORY_COLUMNS
-from weft.network.told_figures import LINEAR, PATH, listed, roughened, told_of
+from weft.network.submitter_visible_figures import HISTORY as HISTORY_COLUMNS
+from weft.network.submitter_visible_figures import LINEAR, PATH, listed, roughened, told_of
 from weft.report.history import history_frame
 from weft.report.lambda_path import has_path, path_frame
 from weft.report.summary import summarise

@@ -17,7 +17,7 @@ from weft.crypto.keys import PartyKeys, load_keys, read_public
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.crypto.replay_log import Memory
 from weft.data.blank_cells import find_blanks, settle_missing
-from weft.data.columns.rules import decode_rules
+from weft.data.columns.column_rules import decode_rules
 from weft.data.databases import Source
 from weft.data.file_findings import insist
 from weft.data.read_tables import table_columns

@@ -24,7 +24,7 @@ from weft.solvers.fedhybrid.method import FEDHYBRID
 from weft.solvers.hyfdca.catalogue_entries import HYFDCA
 from weft.solvers.rounds.coordinator import RoundCoordinator
 from weft.solvers.rounds.messages import KINDS, SCALARS, STEP_PHASES
-from weft.solvers.sealed.entry import SEALED, why_not_sealed, why_too_large
+from weft.solvers.sealed.catalogue_entry import SEALED, why_not_sealed, why_too_large
 from weft.solvers.settings import DEFAULTS, Settings
 from weft.solvers.subspace.catalogue_entries import SUBSPACE
 from weft.solvers.subspace.settings import GO_ON

@@ -9,16 +9,16 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.data.columns.cells import CategoryCells, Cells, Floats, NumberCells
-from weft.data.columns.curves import (
+from weft.data.columns.bins_and_splines import (
     bin_columns,
     bin_names,
     own_quantiles,
     spline_columns,
     spline_width,
 )
+from weft.data.columns.column_rules import OTHER, ColumnRule, day_of
 from weft.data.columns.date_texts import days_of
-from weft.data.columns.rules import OTHER, ColumnRule, day_of
+from weft.data.columns.declared_cells import CategoryCells, Cells, Floats, NumberCells
 from weft.errors import DataError
 
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")

@@ -14,7 +14,7 @@ from weft.crypto.party_run_keys import Keyring
 from weft.crypto.replay_log import RandomnessLog
 from weft.crypto.secret_bytes import Secret
 from weft.data.blank_cells import settle_missing
-from weft.data.columns.agreement import (
+from weft.data.columns.column_agreement import (
     Levels,
     common_bytes,
     interactions_of,
@@ -24,8 +24,8 @@ from weft.data.columns.agreement import (
     settle_columns,
     two_writings,
 )
-from weft.data.columns.rules import PLAIN, rule_bytes
-from weft.data.columns.transformation import Transformation
+from weft.data.columns.column_rules import PLAIN, rule_bytes
+from weft.data.columns.column_transformation import Transformation
 from weft.data.tile import MissingPolicy, Tile
 from weft.errors import DataError, ProtocolError
 from weft.federation.column_messages import (

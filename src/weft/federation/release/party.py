@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from weft.crypto.party_key_pairs import Identity, PublicIdentity
 from weft.crypto.party_run_keys import Keyring
-from weft.data.columns.transformation import Transformation
+from weft.data.columns.column_transformation import Transformation
 from weft.errors import ProtocolError
 from weft.federation.messages import ModelRequest, ModelSlice, ReleaseReply
 from weft.federation.model import Model

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from weft.array_types import Floats, Ints
-from weft.solvers.sealed.widths import CELL_BITS
+from weft.solvers.sealed.digit_widths import CELL_BITS
 
 #: Below this part of the largest, a singular value is rounding of numbers in 64 bits.
 _RANK = 1e-9

@@ -12,12 +12,12 @@ from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel
 from weft.solvers.base import Checkpointing, Coordinator, Record, Result, Stage
-from weft.solvers.sealed.descent import Descent, Trial, factors_of
-from weft.solvers.sealed.exchange import Told
-from weft.solvers.sealed.held_out import HeldOut, starting_losses
-from weft.solvers.sealed.moment_exchange import MomentExchange
+from weft.solvers.sealed.coordinator_round_trips import Told
+from weft.solvers.sealed.held_out_losses import HeldOut, starting_losses
+from weft.solvers.sealed.lbfgs_coefficients import Descent, Trial, factors_of
 from weft.solvers.sealed.phase_limit import MOST_GRADIENTS, spare_points
 from weft.solvers.sealed.score_guard import ScoreGuard
+from weft.solvers.sealed.second_moment_round_trips import MomentExchange
 from weft.solvers.sealed.sine_series import Series
 from weft.solvers.settings import Settings
 from weft.solvers.stopping import Clock, why_stop

@@ -14,13 +14,7 @@ import numpy as np
 
 from weft.array_types import Ints
 from weft.crypto.primitives.seeded_words import Words, seeded_words
-from weft.solvers.sealed.moment_kernels import cross_products
-from weft.solvers.sealed.ring_products import add_products, transposed_products
-from weft.solvers.sealed.shapes import WholeTable
-from weft.solvers.sealed.sine_kernels import add_dealt
-from weft.solvers.sealed.sine_series import SCORE_BITS, Series, alarm_multiples
-from weft.solvers.sealed.wide_ring import Wide, inner, minus, plus, shifted_down, times, widened
-from weft.solvers.sealed.widths import (
+from weft.solvers.sealed.digit_widths import (
     LOSS_TERMS,
     POINT_BITS,
     WEIGHT_BITS,
@@ -28,6 +22,12 @@ from weft.solvers.sealed.widths import (
     alarm_bits,
     loss_digits,
 )
+from weft.solvers.sealed.masked_sine_kernels import add_dealt
+from weft.solvers.sealed.ring_products import add_products, transposed_products
+from weft.solvers.sealed.second_moment_kernels import cross_products
+from weft.solvers.sealed.sine_series import SCORE_BITS, Series, alarm_multiples
+from weft.solvers.sealed.table_positions import WholeTable
+from weft.solvers.sealed.wide_ring import Wide, inner, minus, plus, shifted_down, times, widened
 
 _U63 = np.uint64(63)
 _LOW63 = np.uint64((1 << 63) - 1)

@@ -16,6 +16,14 @@ from weft.protocol.message import malformed
 from weft.solvers.base import ModelShare
 from weft.solvers.common_messages import Constants
 from weft.solvers.party_context import PartyContext
+from weft.solvers.sealed.digit_widths import (
+    CELL_BITS,
+    NOISE_RANGE,
+    POINT_BITS,
+    WEIGHT_BITS,
+    Widths,
+    largest_noise,
+)
 from weft.solvers.sealed.fold_rows import FoldRows, refuse_small, rows_of_folds
 from weft.solvers.sealed.messages import (
     BEGIN,
@@ -64,19 +72,11 @@ from weft.solvers.sealed.ring_products import (
     round_cells,
     transposed_products,
 )
-from weft.solvers.sealed.shapes import Place, WholeTable, whole_table
 from weft.solvers.sealed.share_scalars import pack_shares
 from weft.solvers.sealed.sine_series import SCORE_BITS, SERIES
 from weft.solvers.sealed.table_bounds import own_bounds
+from weft.solvers.sealed.table_positions import Place, WholeTable, whole_table
 from weft.solvers.sealed.wide_ring import gathered, numbers_of, plus, shifted_down, spread
-from weft.solvers.sealed.widths import (
-    CELL_BITS,
-    NOISE_RANGE,
-    POINT_BITS,
-    WEIGHT_BITS,
-    Widths,
-    largest_noise,
-)
 from weft.solvers.settings import Settings
 from weft.sums.scalar_sums import pack_scalars
 

@@ -9,15 +9,7 @@ from weft.crypto.primitives.seeded_words import Words
 from weft.errors import ProtocolError
 from weft.protocol.message import malformed
 from weft.solvers.party_context import PartyContext
-from weft.solvers.sealed.fold_rows import FoldRows, with_fold
-from weft.solvers.sealed.party_phases import PhaseOrder
-from weft.solvers.sealed.party_shares import DealtShares, noise
-from weft.solvers.sealed.shapes import WholeTable
-from weft.solvers.sealed.share_scalars import pack_shares
-from weft.solvers.sealed.sine_kernels import combine_dealt
-from weft.solvers.sealed.sine_series import ALARM_TERMS, SCORE_BITS, Series, alarm_multiples
-from weft.solvers.sealed.wide_ring import numbers_of
-from weft.solvers.sealed.widths import (
+from weft.solvers.sealed.digit_widths import (
     EIGHTH_POWER,
     LOSS_TERMS,
     Widths,
@@ -25,6 +17,14 @@ from weft.solvers.sealed.widths import (
     alarm_noise_bits,
     loss_digits,
 )
+from weft.solvers.sealed.fold_rows import FoldRows, with_fold
+from weft.solvers.sealed.masked_sine_kernels import combine_dealt
+from weft.solvers.sealed.party_phases import PhaseOrder
+from weft.solvers.sealed.party_shares import DealtShares, noise
+from weft.solvers.sealed.share_scalars import pack_shares
+from weft.solvers.sealed.sine_series import ALARM_TERMS, SCORE_BITS, Series, alarm_multiples
+from weft.solvers.sealed.table_positions import WholeTable
+from weft.solvers.sealed.wide_ring import numbers_of
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
 

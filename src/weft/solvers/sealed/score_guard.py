@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from weft.solvers.sealed.sine_series import SERIES, Series
-from weft.solvers.sealed.widths import (
+from weft.solvers.sealed.digit_widths import (
     MOST_ALARM_RATIO,
     alarm_error,
     alarm_threshold,
 )
+from weft.solvers.sealed.sine_series import SERIES, Series
 
 
 @dataclass

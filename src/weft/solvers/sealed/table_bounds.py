@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats
 from weft.matching.holding_map import HoldingMap
-from weft.solvers.sealed.widths import CELL_BITS, TableBounds
+from weft.solvers.sealed.digit_widths import CELL_BITS, TableBounds
 
 #: Numbers that a party tells.
 BOUNDS = 7

@@ -15,7 +15,7 @@ from weft.array_types import Floats, Ints
 from weft.errors import ConfigError
 from weft.matching.party_view import PartyView
 from weft.solvers.sealed.column_combinations import stands_for_few
-from weft.solvers.sealed.shapes import Place, WholeTable
+from weft.solvers.sealed.table_positions import Place, WholeTable
 from weft.solvers.settings import Settings
 
 #: Rows by column and matrix: a tenth as many numbers are opened as there are cells, at most.

@@ -8,9 +8,9 @@ from weft.errors import ConfigError
 from weft.matching.holding_map import HoldingMap
 from weft.solvers.algorithm_entry import Algorithm
 from weft.solvers.sealed.coordinator import SealedCoordinator
-from weft.solvers.sealed.party_moments import SealedMomentsParty
+from weft.solvers.sealed.party_second_moments import SealedMomentsParty
 from weft.solvers.sealed.phase_limit import MOST_LAMBDAS
-from weft.solvers.sealed.shapes import MOST_CELLS
+from weft.solvers.sealed.table_positions import MOST_CELLS
 from weft.solvers.settings import Settings
 from weft.solvers.sum_count_forecast import Forecast
 

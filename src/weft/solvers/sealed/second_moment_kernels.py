@@ -8,7 +8,7 @@ import numba
 import numpy as np
 
 from weft.crypto.primitives.seeded_words import Words
-from weft.solvers.sealed.sine_kernels import dithered, mixed, sine_cosine
+from weft.solvers.sealed.masked_sine_kernels import dithered, mixed, sine_cosine
 
 _S16 = np.uint64(16)
 

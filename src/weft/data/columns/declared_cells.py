@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.data.columns.rules import ColumnRule
+from weft.data.columns.column_rules import ColumnRule
 
 Floats: TypeAlias = NDArray[np.float64]
 Pair: TypeAlias = tuple[str, str]

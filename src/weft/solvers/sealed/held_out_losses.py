@@ -12,9 +12,9 @@ import math
 from dataclasses import dataclass, field
 
 from weft.array_types import Floats
-from weft.solvers.sealed.descent import Descent
+from weft.solvers.sealed.digit_widths import TableBounds
 from weft.solvers.sealed.fold_rows import FoldSizes
-from weft.solvers.sealed.widths import TableBounds
+from weft.solvers.sealed.lbfgs_coefficients import Descent
 
 #: The number of the vector of slopes at w = 0 of what is left out.
 _FIRST = 1

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from weft.data.blank_cells import settle_missing
-from weft.data.columns.cells import CategoryCells, Cells, Pair
 from weft.data.columns.column_numbers import SettledColumn, settled_column
-from weft.data.columns.rules import OTHER, PLAIN, ColumnRule, rule_bytes
-from weft.data.columns.transformation import Transformation
+from weft.data.columns.column_rules import OTHER, PLAIN, ColumnRule, rule_bytes
+from weft.data.columns.column_transformation import Transformation
+from weft.data.columns.declared_cells import CategoryCells, Cells, Pair
 from weft.data.tile import MissingPolicy, Tile
 from weft.errors import DataError
 

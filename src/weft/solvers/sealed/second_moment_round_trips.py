@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from weft.solvers.sealed.coordinator_round_trips import SealedExchange
 from weft.solvers.sealed.dealer import Dealer
-from weft.solvers.sealed.exchange import SealedExchange
+from weft.solvers.sealed.digit_widths import Errors, bend_width, gram_error, hessian_error
 from weft.solvers.sealed.fold_rows import FoldSizes
 from weft.solvers.sealed.messages import (
     BENDS,
@@ -29,7 +30,6 @@ from weft.solvers.sealed.messages import (
     WeightsRequest,
 )
 from weft.solvers.sealed.sine_series import SERIES
-from weft.solvers.sealed.widths import Errors, bend_width, gram_error, hessian_error
 from weft.solvers.settings import Settings
 
 

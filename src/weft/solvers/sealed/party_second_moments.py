@@ -21,6 +21,7 @@ from weft.protocol import Answer, Nothing, answers
 from weft.protocol.message import malformed
 from weft.solvers.base import MomentShare, MomentShares
 from weft.solvers.party_context import PartyContext
+from weft.solvers.sealed.digit_widths import CELL_BITS, FEWEST_BENDS, SUM_NOISE
 from weft.solvers.sealed.messages import (
     BENDS,
     CELLS,
@@ -40,18 +41,17 @@ from weft.solvers.sealed.messages import (
     WeightsReply,
     WeightsRequest,
 )
-from weft.solvers.sealed.moment_guard import (
+from weft.solvers.sealed.party import SealedParty
+from weft.solvers.sealed.party_shares import cut_scores, noise
+from weft.solvers.sealed.second_moment_guard import (
     check_moments,
     matrices_of,
     refuse_decided,
     row_groups,
 )
-from weft.solvers.sealed.moment_kernels import combine_cosines, cross_products
-from weft.solvers.sealed.party import SealedParty
-from weft.solvers.sealed.party_shares import cut_scores, noise
-from weft.solvers.sealed.shapes import WholeTable
+from weft.solvers.sealed.second_moment_kernels import combine_cosines, cross_products
 from weft.solvers.sealed.sine_series import SERIES
-from weft.solvers.sealed.widths import CELL_BITS, FEWEST_BENDS, SUM_NOISE
+from weft.solvers.sealed.table_positions import WholeTable
 from weft.solvers.settings import Settings
 
 

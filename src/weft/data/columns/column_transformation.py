@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from weft.data.columns.cells import Floats, Pair
 from weft.data.columns.column_numbers import Misfits, SettledColumn
-from weft.data.columns.rules import OTHER, ColumnRule
+from weft.data.columns.column_rules import OTHER, ColumnRule
+from weft.data.columns.declared_cells import Floats, Pair
 from weft.errors import DataError
 
 if TYPE_CHECKING:

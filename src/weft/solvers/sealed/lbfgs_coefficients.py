@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
 from weft.errors import ConfigError
-from weft.solvers.sealed.sine_series import Series
-from weft.solvers.sealed.widths import (
+from weft.solvers.sealed.digit_widths import (
     MOST_SCORE,
     NOISE_RANGE,
     POINT_BITS,
@@ -26,6 +25,7 @@ from weft.solvers.sealed.widths import (
     product_noise,
     slope_size,
 )
+from weft.solvers.sealed.sine_series import Series
 from weft.solvers.subspace.bundle_qp import Master
 
 #: Pairs of steps and changes of the gradient that a direction comes from.

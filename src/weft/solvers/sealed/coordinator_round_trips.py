@@ -18,6 +18,13 @@ from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Message, Phase
 from weft.protocol.request_reply import R
 from weft.solvers.sealed.dealer import Dealer
+from weft.solvers.sealed.digit_widths import (
+    EIGHTH_LEVEL,
+    Errors,
+    alarm_bits,
+    choose_widths,
+    loss_digits,
+)
 from weft.solvers.sealed.fold_rows import (
     FoldSizes,
     refuse_small,
@@ -49,17 +56,10 @@ from weft.solvers.sealed.messages import (
     TablesRequest,
     VectorRequest,
 )
-from weft.solvers.sealed.shapes import shapes_of, whole_table
 from weft.solvers.sealed.share_scalars import add_shares
 from weft.solvers.sealed.sine_series import SERIES
 from weft.solvers.sealed.table_bounds import BOUNDS, table_bounds
-from weft.solvers.sealed.widths import (
-    EIGHTH_LEVEL,
-    Errors,
-    alarm_bits,
-    choose_widths,
-    loss_digits,
-)
+from weft.solvers.sealed.table_positions import shapes_of, whole_table
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
 from weft.sums.scalar_sums import add_scalars
