@@ -41,6 +41,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from harness import Number, Report
+from harness.left_out import without_rare_cells
 from harness.marked_runs import Mark, Run, released, train
 from harness.optima import optimum, primal, signs, with_constant
 from harness.splits import DataSets, synthetic
@@ -190,7 +191,7 @@ def one_problem(bench: Bench, problem: str, wanted: list[tuple[Case, Mode]], sum
         trips_rows(report, case, mode, run, peer, summary)
     if peer is not None:
         add_seconds(report, f"{problem}, HyFDCA after {peer.final.round_trips} trips", peer.final)
-    optimum_rows(report, runs, pool(split))
+    optimum_rows(report, runs, pool(without_rare_cells(split)))
 
 
 def peer_settings(case: Case, round_trips: int, seconds: float) -> Settings:
@@ -256,7 +257,8 @@ def in_seconds(mark: Mark) -> str:
 
 
 def optimum_rows(report: Report, runs: list[tuple[Case, Mode, Run]], table: Table) -> None:
-    """P and D beside what a central solver finds on the pooled table."""
+    """P and D beside what a central solver finds on the pooled table, of which the same cells are
+    left out."""
     case, _, run = runs[0]
     classes = run.model.classes
     assert classes is not None

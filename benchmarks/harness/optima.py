@@ -76,7 +76,8 @@ def optimum(
 ) -> Optimum:
     """Of a pooled table of that name, with ``keep`` from the cache where it is there."""
     folder = Path(os.environ.get("WEFT_CACHE") or tempfile.gettempdir())
-    name = f"weft-optimum-{data}-{table.n}x{table.m}-{loss}-{lam:g}.json"
+    held = np.count_nonzero(table.block) if isinstance(table.block, np.ndarray) else table.block.nnz
+    name = f"weft-optimum-{data}-{table.n}x{table.m}-{held}-{loss}-{lam:g}.json"
     if keep and (folder / name).is_file():
         return Optimum(**json.loads((folder / name).read_text()))
     print(f"  finding the central optimum of {data}, {loss} …", flush=True)
