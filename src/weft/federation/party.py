@@ -270,29 +270,33 @@ class Party:
 
     def on(self, phase: Phase[Any, Any], message: Message) -> Message:
         """Answer one phase."""
-        found = self._phases.get(phase.name) or self._answers.get(phase.name)
+        name = phase.name
+        found = self._phases.get(name) or self._answers.get(name)
         if found is None:
-            raise ProtocolError(f"phase '{phase.name}' is not known or comes too early")
+            raise ProtocolError(f"phase '{name}' is not known or comes too early")
         if type(message) is not found.phase.request:
-            raise ProtocolError(f"phase '{phase.name}' came with a message of another phase")
+            raise ProtocolError(f"phase '{name}' came with a message of another phase")
         if self._draws.lasting:
-            self._draws.hear(phase.name, pack(fields_of(message)))
+            self._draws.hear(name, pack(fields_of(message)))
         self._consent.check_company(message)
-        self._cipher.begin(message, phase.name)
+        self._cipher.begin(message, name)
         self._seat.before(phase, lambda: self.view)
         reply = found.handle(message)
-        self._trains |= phase.name in self._answers
+        self._trains = self._trains or name in self._answers
         if self._transcript is not None:
-            self._transcript.add(phase.name, fields_of(message), fields_of(reply))
-        # Whatever the solver, feature sums are in the field ``v`` (`weft.sums.running_totals`). On
-        # shares, totals over all samples are told from the beginning to the model.
-        tells = getattr(reply, "v", None) is not None or self._trains_on_shares(phase)
-        if self._account is not None and tells:
+            self._transcript.add(name, fields_of(message), fields_of(reply))
+        if self._account is not None and self._tells(phase, reply):
             self._account.note_attendance()
         return reply
 
-    def _trains_on_shares(self, phase: Phase[Any, Any]) -> bool:
-        return phase.name in self._answers and self._seat.announced
+    def _tells(self, phase: Phase[Any, Any], reply: Message) -> bool:
+        """Whether a reply counts as taking part in training.
+
+        Whatever the solver, feature sums are in the field ``v`` (`weft.sums.running_totals`). On
+        shares, totals over all samples are told from the beginning to the model.
+        """
+        on_shares = self._seat.announced and phase.name in self._answers
+        return on_shares or getattr(reply, "v", None) is not None
 
     def _mend(self, message: MendRequest) -> MendReply:
         reply = MendReply()

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
+from itertools import compress
+from operator import is_not
 from time import perf_counter
 from typing import Any, Self
 
@@ -17,6 +19,8 @@ from weft.protocol.message import Message, OnDevice, Part, Value, declared
 #: Seconds of a round trip that costs are modelled with: none, from the US to Singapore, and over a
 #: geostationary satellite.
 LATENCIES = (0.0, 0.2575, 0.8)
+
+_ARRAY = np.ndarray
 
 
 class _Figures:
@@ -98,17 +102,16 @@ class Meter:
 def size_of(message: Message | Part) -> int:
     """Bytes of payload in a message: array buffers, byte strings, eight for a number."""
     total = 0
+    values = astuple(message)
     # Exact types first: this runs for every message of thousands of parties.
-    for value, default in zip(astuple(message), _defaults(type(message)), strict=True):
-        if value is default:
-            continue
+    for value in compress(values, map(is_not, values, _defaults(type(message)))):
         kind = type(value)
-        if kind is np.ndarray:
-            total += value.nbytes
+        if kind is int or kind is float or kind is bool:
+            total += 8
         elif kind is bytes or kind is str:
             total += len(value)
-        elif kind is int or kind is float or kind is bool:
-            total += 8
+        elif kind is _ARRAY:
+            total += value.nbytes
         else:
             total += size_of(value) if isinstance(value, Part) else size_of_value(value)
     return total

@@ -122,7 +122,7 @@ class DensePiece(Piece):
         return self._by_rows and width <= _FEW_COLUMNS
 
     def products(self, slots: Slots | None, w: Floats, out: Floats) -> None:
-        mine = w if self._whole_columns else w[self.column_slots]
+        mine = w if self._whole_columns else w.take(self.column_slots, axis=0)
         if slots is None and self._whole_rows:
             if self._few(w.shape[1]):
                 _whole_products(self.block, np.ascontiguousarray(mine.T), out)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from weft.array_types import Flags, Floats, Slots
 from weft.crypto.ciphers.block_format import MOST_PARTIES
 from weft.crypto.ciphers.cipher import Cipher
-from weft.crypto.ciphers.sum_blocks import WHAT, Incoming, Outgoing
+from weft.crypto.ciphers.sum_blocks import ANY_LATER, WHAT, Incoming, Outgoing
 from weft.crypto.fixed_point import FixedPoint, encode_block_increment, encode_increment
 from weft.crypto.pads.known_pads_per_slot import Tails
 from weft.errors import ProtocolError
@@ -67,6 +67,7 @@ class Wire:
         self._unit = unit
         self._scale = self._format.scale * unit
         self._limit = self._format.limit
+        self._unit_of_one = self._format.unit
         self._cipher = cipher
         #: Least pad id of the request in which this party contributed last: the next total must
         #: be of that one.
@@ -92,7 +93,7 @@ class Wire:
     @property
     def _early(self) -> bool:
         """Whether a total must hold something of this party's, and it has sent nothing yet."""
-        return self.kind in ("z", "v") and not self._mine and self._cipher.name != "plain"
+        return not self._mine and self._cipher.hides and self.kind in ("z", "v")
 
     @property
     def _whole(self) -> bool:
@@ -140,20 +141,23 @@ class Wire:
 
     def open(self, packed: Any, width: int, slots: Slots | None = None) -> Floats:
         """Decrypt totals (in units of ``unit``)."""
-        count = self._n if slots is None else len(slots)
-        unit = self._format.unit
-        cipher = self._cipher
-        # Nothing, under no pad at all, is no value that somebody told.
-        since = max(1, self._mine) if self.kind in ("alpha", "delta") else self._mine
-        total = Incoming(self.kind, slots, count, width, packed, since, unit, whole=self._whole)
+        cipher, kind = self._cipher, self.kind
         if self._early:
             raise ProtocolError("a message brings a total that this party has not contributed to")
-        if self._of_one_request and self._mine:
+        count = self._n if slots is None else len(slots)
+        since, until = self._mine, ANY_LATER
+        if self._of_one_request and since:
             # Totals of two requests would differ in what the coordinator likes.
-            at = cipher.mended(self.kind, self._mine)
-            total = total._replace(since=at, until=at + MOST_PARTIES)
-        totals = cipher.reveal(total)
-        if self.kind == "z" and cipher.sum_counter is not None and self._opened_news(slots, totals):
+            since = cipher.mended(kind, since)
+            until = since + MOST_PARTIES
+        elif kind in ("alpha", "delta"):
+            # Nothing, under no pad at all, is no value that somebody told.
+            since = max(1, since)
+        unit, whole = self._unit_of_one, self._whole
+        totals = cipher.reveal(
+            Incoming(kind, slots, count, width, packed, since, unit, False, None, until, whole)
+        )
+        if kind == "z" and cipher.sum_counter is not None and self._opened_news(slots, totals):
             cipher.sum_counter.receive(slots, width)
         return totals
 
@@ -246,12 +250,12 @@ class Latest(Wire):
     newest
         Per slot, the pad id of what this party was told last, or the least one of the request in
         which it computed the value itself: whoever computed the same told it in that request, or
-        later.
+        later. Without pads there are no ids to go by.
     """
 
     def __init__(self, kind: str, slots: int, bound: float, cipher: Cipher) -> None:
         super().__init__(kind, slots, bound, cipher)
-        self.newest: PadIds = np.zeros(slots, np.uint64)
+        self.newest: PadIds = np.zeros(slots, np.uint64) if cipher.hides else _NO_IDS
 
     def take(self, packed: Any, width: int, slots: Slots) -> Floats:
         """Open what others posted at some slots."""
@@ -262,15 +266,24 @@ class Latest(Wire):
 
     def told_at(self, slots: Slots | None) -> PadIds:
         """``newest`` of some slots, or of all; slots that are not shared have none."""
-        return self.newest[self._shared(slots)].copy()
+        return self.newest[self._shared(slots)].copy() if len(self.newest) else _NO_IDS
 
-    def set_at(self, slots: Slots | None, newest: PadIds | int) -> None:
+    def set_at(self, slots: Slots | None, newest: PadIds) -> None:
         """The inverse of :meth:`told_at`."""
-        self.newest[self._shared(slots)] = newest
+        if len(self.newest):
+            self.newest[self._shared(slots)] = newest
 
-    def compute(self, slots: Slots | None) -> None:
-        """Some slots, or all, get values of this party's own in the current request."""
-        self.set_at(slots, self._cipher.request)
+    def compute(self, slots: Slots | None) -> PadIds:
+        """Some slots, or all, get values of this party's own in the current request.
+
+        Returns what :meth:`told_at` said before.
+        """
+        if not len(self.newest):
+            return _NO_IDS
+        shared = self._shared(slots)
+        before = self.newest[shared].copy()
+        self.newest[shared] = self._cipher.request
+        return before
 
     def _shared(self, slots: Slots | None) -> Slots | slice:
         return slice(None) if slots is None else slots[slots < len(self.newest)]
@@ -301,7 +314,9 @@ class Contribution(Wire):
         self._current = current
         self.sent: Integers = np.zeros((slots, width), np.int64)
         self._last: tuple[Slots | None, Integers, int, PadIds] | None = None
-        self._tails = Tails.of(slots) if windows else None
+        #: Pads under single slots, where there are pads, and not the same under all slots.
+        self._tails = Tails.of(slots) if windows and cipher.hides else None
+        self._windows = windows
 
     @property
     def _early(self) -> bool:
@@ -315,7 +330,7 @@ class Contribution(Wire):
 
     @property
     def _whole(self) -> bool:
-        return self._tails is None and super()._whole
+        return not self._windows and super()._whole
 
     def increment(self, values: Floats, pads: PadLinks | None, slots: Slots | None = None) -> bytes:
         """Encrypt the change of ``values`` at ``slots`` (of all shared slots when None)."""
@@ -342,20 +357,22 @@ class Contribution(Wire):
         return self._put_in(None, np.zeros_like(self.sent), pads)
 
     def _put_in(self, slots: Slots | None, integers: Integers, pads: PadLinks | None) -> bytes:
-        if self._tails is not None:
-            self._learn(self._tails, pads)
-        sent = Outgoing(self.kind, slots, integers, pads, self._tails, self._mine)
-        packed = self._cipher.contribute(sent)
+        tails = self._tails
+        if tails is not None:
+            self._learn(tails, pads)
+        packed = self._cipher.contribute(
+            Outgoing(self.kind, slots, integers, pads, tails, self._mine)
+        )
         self._mine = self._cipher.request
-        if self._tails is not None:
-            self._tails.own[slice(None) if slots is None else slots] = self._mine
+        if tails is not None:
+            tails.own[slice(None) if slots is None else slots] = self._mine
         return packed
 
     def _own(self, slots: Slots | None) -> PadIds:
         """In which requests this party contributed last at some slots, where that is kept."""
         if self._tails is None:
             return _NO_IDS
-        return self._tails.own[slice(None) if slots is None else slots].copy()
+        return self._tails.own.copy() if slots is None else self._tails.own.take(slots)
 
     def start(self, own: Floats, told: Floats, pads: PadLinks | None) -> bytes:
         """Put something into a sum as if ``own`` had been put in: changes count from there."""

@@ -34,6 +34,8 @@ from weft.sums.shared_slot_layout import Layout
 #: Seconds between two questions to a party whose masks are needed: at first, and at most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 60.0
 
+_NO_SLOTS = np.zeros(0, np.int32)
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -175,21 +177,25 @@ class Totals:
 
     def _named(self, names: list[str], replies: Mapping[str, Message], iteration: int) -> Ints:
         """The slots that replies of whole chunks say they are about."""
-        chosen = {
-            party: self.checked_slots(party, getattr(replies[party], self._slots_field), iteration)
-            for party in names
-        }
-        return self._slots(names, chosen, iteration)
+        named = {party: getattr(replies[party], self._slots_field) for party in names}
+        return self._slots(names, self.checked_slots(named, iteration), iteration)
 
-    def checked_slots(self, party: str, slots: Slots | None, iteration: int) -> Slots:
-        """Local slots that a party names, if they are its own."""
-        count = len(self.layout.of(party))
-        if slots is None or not ((slots >= 0) & (slots < count)).all():
+    def checked_slots(self, named: Mapping[str, Slots | None], iteration: int) -> dict[str, Slots]:
+        """Local slots that parties name, if each names its own; all are looked at together."""
+        own = {party: slots for party, slots in named.items() if slots is not None}
+        lengths = [len(slots) for slots in own.values()]
+        local = np.concatenate([_NO_SLOTS, *own.values()])
+        most = np.repeat([len(self.layout.of(party)) for party in own], lengths)
+        foreign = (local < 0) | (local >= most)
+        wrong = [party for party in named if party not in own]
+        if foreign.any():
+            wrong.append(list(own)[np.repeat(np.arange(len(own)), lengths)[foreign][0]])
+        if wrong:
             raise ProtocolError(
-                f"party {party} names slots of {WHAT[self.kind]} in iteration {iteration} that are "
-                "no numbers of its shared slots; the run stops"
+                f"party {wrong[0]} names slots of {WHAT[self.kind]} in iteration {iteration} that "
+                "are no numbers of its shared slots; the run stops"
             )
-        return slots
+        return own
 
     def _where(self, party: str, iteration: int) -> str:
         return f"the block of {WHAT[self.kind]} from party {party} in iteration {iteration}"

@@ -18,6 +18,9 @@ from weft.protocol.shared_fields import Asked, PadIds, PadLinks
 
 Integers = NDArray[np.int64]
 
+#: No pad id is as large.
+ANY_LATER = int(ID_BITS)
+
 #: What the kinds of sums are called in messages to people.
 WHAT = {
     "z": "inner products",
@@ -103,7 +106,7 @@ class Incoming(NamedTuple):
     unit: float = 1.0
     posts: bool = False
     newest: PadIds | None = None
-    until: int = int(ID_BITS)
+    until: int = ANY_LATER
     whole: bool = False
 
 

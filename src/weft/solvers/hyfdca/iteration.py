@@ -130,12 +130,14 @@ class Iteration(IterationBase):
         riders.clear()
         self.run.z.add(replies.answered, self.run.iteration)
         self._take_norms(replies.answered, list(messages), measure)
-        for party, reply in replies.answered.items():
-            wanted = reply.z_slots if reply.want is None else reply.want
-            if wanted is not None:
-                self._want[party] = self.run.z.checked_slots(party, wanted, turn)
-            else:
-                self._want.pop(party, None)
+        wanted = {
+            party: reply.z_slots if reply.want is None else reply.want
+            for party, reply in replies.answered.items()
+        }
+        for party in wanted:
+            self._want.pop(party, None)
+        some = {party: slots for party, slots in wanted.items() if slots is not None}
+        self._want.update(self.run.z.checked_slots(some, turn))
 
     def _measures_norms(self, turn: int) -> bool:
         return turn == self.run.iteration and self._measures(self.present)

@@ -269,17 +269,18 @@ class HyfdcaParty(HyfdcaState):
     ) -> None:
         """α at shared rows that moved, of the cohorts that this party speaks for, so that absent
         holders find it later. Without ``send``: all of them."""
-        new, old = self.alpha[shared], old[: len(shared)]
+        if send is not None and send.shape != self.view.sizes.shape:
+            raise malformed("send", "has no flag per cohort")
+        # The coordinator waits for everybody who speaks for a cohort, also if nothing changed.
+        if not self.view.speaks(send):
+            return
+        old = old[: len(shared)]
         if send is not None:
-            if send.shape != self.view.sizes.shape:
-                raise malformed("send", "has no flag per cohort")
             chosen = send[self.view.row_cohort[shared]]
             if not chosen.all():
-                shared, new, old = shared[chosen], new[chosen], old[chosen]
-        # The coordinator waits for everybody who speaks for a cohort, also if nothing changed.
-        if self.view.speaks(send):
-            reply.alpha_slots = shared
-            reply.alpha = self.alpha_wire.post(new, old, shared, pads, send)
+                shared, old = shared[chosen], old[chosen]
+        reply.alpha_slots = shared
+        reply.alpha = self.alpha_wire.post(self.alpha[shared], old, shared, pads, send)
 
     def _propose(self, message: StepRequest, reply: StepReply, change: Floats) -> None:
         """γ/|B_i| Δα for shared rows, to be averaged; private rows move at once."""

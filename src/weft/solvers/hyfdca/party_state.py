@@ -164,9 +164,9 @@ class HyfdcaState:
         shared = self.view.n_shared_columns
         lam = self.settings.lam
         if shared:
-            self.w[:shared] = self.v_sum.open(v, self.w.shape[1]) / lam
+            np.divide(self.v_sum.open(v, self.w.shape[1]), lam, self.w[:shared])
         if shared < self.view.n_columns:
-            self.w[shared:] = self.v[shared:] / (lam * self.view.n_samples)
+            np.divide(self.v[shared:], lam * self.view.n_samples, self.w[shared:])
 
     def _drawn(self, z: Floats | None) -> tuple[Slots | None, Floats]:
         """The rows drawn here, shared ones first, with their z; None: all rows."""
@@ -258,9 +258,7 @@ class HyfdcaState:
 
     def _compute(self, slots: Slots | None, old: Floats, new: Floats) -> None:
         """Set α to values of this party's own."""
-        newest = self.alpha_wire.told_at(slots)
-        self.alpha_wire.compute(slots)
-        self._move(slots, old, new, newest)
+        self._move(slots, old, new, self.alpha_wire.compute(slots))
 
     def _norms(self, w: Floats) -> Floats:
         """‖w‖² over the columns this party counts, per class."""

@@ -164,10 +164,12 @@ class RoundCoordinator(IteratedCoordinator[RoundsState]):
     def _note_wishes(self, run: RoundsState, step: Step, replies: Replies[RoundReply]) -> None:
         """Remember of which samples the parties want totals next."""
         for kind in set(step.gives).intersection(self.windows):
-            for party, reply in replies.answered.items():
-                named = reply.z_slots if kind == "z" else reply.delta_slots
-                if named is not None:
-                    run.want[party] = run.sums[kind].checked_slots(party, named, run.iteration)
+            named = {
+                party: reply.z_slots if kind == "z" else reply.delta_slots
+                for party, reply in replies.answered.items()
+            }
+            some = {party: slots for party, slots in named.items() if slots is not None}
+            run.want.update(run.sums[kind].checked_slots(some, run.iteration))
 
     def _part_with(
         self, run: RoundsState, replies: Replies[RoundReply], present: list[str]
