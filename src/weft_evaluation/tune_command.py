@@ -185,8 +185,8 @@ def _searches(
 
     from weft.solvers.algorithm_choice import settled
     from weft_evaluation.solver_selection import settings_for
+    from weft_evaluation.tuning.loss_along_run import Eye
     from weft_evaluation.tuning.random_search import Search
-    from weft_evaluation.tuning.run_watching import Eye
     from weft_evaluation.tuning.search_space import read_bounds, space_of
 
     given = read_bounds(bounds, names)

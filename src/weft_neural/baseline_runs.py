@@ -9,8 +9,8 @@ from typing import Any
 from weft_neural.baselines import Progress, train_alone, train_central, train_fedprox
 from weft_neural.device import Device
 from weft_neural.history import NeuralOutcome
+from weft_neural.named_scenes import Scene
 from weft_neural.party import Source
-from weft_neural.scenes import Scene
 from weft_neural.server_accuracy import ServerJudge
 from weft_neural.settings import NeuralSettings
 

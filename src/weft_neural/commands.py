@@ -207,7 +207,7 @@ def extractors() -> None:
 @neural.command(epilog="Example: weft neural scenes")
 def scenes() -> None:
     """List the scenes: published data, cut into blocks and dealt to parties, to try things out."""
-    from weft_neural.scenes import SCENES
+    from weft_neural.named_scenes import SCENES
 
     grid = _grid("scene", "what it is, and its files in the data directory")
     taken = [set(entry.options) for entry in SCENES.values()]

@@ -57,9 +57,9 @@ from weft.errors import ConfigError
 from weft.guards import OPEN
 from weft.solvers.participation import participation_of
 from weft_neural.extractors import read_extractor_options
+from weft_neural.named_scenes import SCENES, Scene, load_scene
 from weft_neural.party_samples import without_labels
 from weft_neural.sample_sources import BlockSource, TableSource
-from weft_neural.scenes import SCENES, Scene, load_scene
 from weft_neural.schema import BlockSection, NeuralDataSection, NeuralFile
 from weft_neural.settings import Block, NeuralSettings, TrainingSettings
 

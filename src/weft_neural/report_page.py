@@ -10,7 +10,7 @@ import pandas as pd
 
 from weft.report.number_format import capital, count, seconds, size
 from weft.report.page.accuracy import ALONE, CENTRAL, OURS, Score, Scores, scores_section
-from weft.report.page.curves import add_series, curves_section
+from weft.report.page.gap_and_loss_curves import add_series, curves_section
 from weft.report.page.html_elements import Html, el, facts, items, section, table
 from weft.report.page.html_file import PAGE, document
 from weft.report.page.overview import exposure_box

@@ -12,7 +12,7 @@ from weft.plugins import Command, Plugin
 
 if TYPE_CHECKING:
     from weft.data import DataSet, Split
-    from weft_neural.scenes import SceneEntry
+    from weft_neural.named_scenes import SceneEntry
 
 
 def _commands() -> dict[str, Command]:

@@ -21,7 +21,7 @@ from weft.crypto.primitives.wide_integers import floats_of, unpacked
 from weft.data import Tile
 from weft.errors import WeftError
 from weft.guards import Terms
-from weft.matching import coordinator, slot_order
+from weft.matching import coordinator, party_slot_order
 from weft.matching.confirm_cohort_sheets import Confirmation
 from weft.matching.confirmed_count import CountCheck
 from weft.matching.confirmed_facts import facts_of
@@ -76,7 +76,7 @@ def test_nobody_can_say_whose_weight_counts(record, monkeypatch):
         columns[0] = told.party == 0
         return replace(facts_of(told), owned=columns)
 
-    monkeypatch.setattr(slot_order, "facts_of", believed)
+    monkeypatch.setattr(party_slot_order, "facts_of", believed)
     read, single, _ = own_weight()
     assert np.isclose(read, single)
     record("34", "unguarded", f"one weight of one party: {read:.3g}")

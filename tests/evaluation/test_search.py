@@ -14,9 +14,9 @@ from weft.errors import ConfigError
 from weft.solvers.algorithm_choice import ALGORITHMS
 from weft.solvers.base import Record
 from weft.solvers.settings import Settings
+from weft_evaluation.tuning.loss_along_run import Watch, stride
 from weft_evaluation.tuning.metrics import Metrics, Point, metrics_of
 from weft_evaluation.tuning.random_search import Found, Limits, Trial
-from weft_evaluation.tuning.run_watching import Watch, stride
 from weft_evaluation.tuning.search_space import Bound, draws, numeric_options, read_bounds, space_of
 from weft_evaluation.tuning.trial_choice import Rules, choose, read_weights
 

@@ -233,7 +233,7 @@ from weft.protocol import Failure
 from weft.network.run_progress import Progress
 from weft.network.coordinator_run import coordinate_run
 from weft.network.installed_job_kinds import read_task
-import weft_neural.run_results, weft_neural.coordinator
+import weft_neural.submitter_results, weft_neural.coordinator
 
 class Nobody:
     parties = ("north", "south")

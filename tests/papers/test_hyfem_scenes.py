@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from covering import examples
 from weft.data.data_set_folder import DataFolder
 from weft.errors import DataError
-from weft_neural import scenes as library_scenes
+from weft_neural import named_scenes as library_scenes
 from weft_papers.data.originals import mnist_images
 from weft_papers.hyfem.scenes import SCENES, Scene, Share, load_scene
 from weft_papers.hyfem.scenes import party_shares as dealing

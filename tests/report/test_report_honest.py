@@ -16,7 +16,7 @@ from weft.report.history import history_frame
 from weft.report.holdings_groups import cohorts_of
 from weft.report.page import html_file as writing
 from weft.report.page.accuracy import accuracy_section
-from weft.report.page.curves import curves_of
+from weft.report.page.gap_and_loss_curves import curves_of
 from weft.report.page.holdings_section import tiles_of, tiles_section
 from weft.report.page.privacy import privacy_section
 from weft.report.page.rerun_instructions import rerun_section

@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.config.read_config import Config
 from weft.data.columns.column_transformation import FileReading
-from weft.data.columns.data_frames import raw_columns_of, reading_of
+from weft.data.columns.raw_rows_for_prediction import raw_columns_of, reading_of
 from weft.data.databases import Source
 from weft.data.read_tables import table_columns
 from weft.data.read_tiles import read_tile

@@ -93,7 +93,7 @@ class Model:
         names = np.array([str(name) for name in frame.columns], dtype=object)
         if not self.transformation or not self.columns().declares:
             return names, frame.to_numpy()
-        from weft.data.columns.data_frames import raw_columns_of, tile_of_frame
+        from weft.data.columns.raw_rows_for_prediction import raw_columns_of, tile_of_frame
 
         there, made = set(names.tolist()), self.columns()
         wanted = [name for name in raw_columns_of(made, self.features) if name in there]

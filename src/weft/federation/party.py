@@ -41,7 +41,7 @@ from weft.federation.release.noised_weights import NoiseSize, NoisyRelease
 from weft.federation.release.party import ReleaseParty
 from weft.federation.release.second_moments import SecondMoments
 from weft.federation.resume_fingerprint import insist_on_origin
-from weft.federation.sealed_seat import SealedSeat
+from weft.federation.sealed_run_terms import SealedSeat
 from weft.federation.training_data import TrainingData
 from weft.guards import Terms
 from weft.guards.model_noise import row_bound

@@ -52,8 +52,8 @@ from weft.matching.messages import (
     ViewRequest,
 )
 from weft.matching.oprf_party import Known, Oblivious
+from weft.matching.party_slot_order import take_places
 from weft.matching.party_view import PartyView
-from weft.matching.slot_order import take_places
 from weft.matching.tokens import Tokens, label_tokens, tokens_of
 from weft.protocol import Answer, Nothing, answer, answers
 from weft.protocol.message import malformed

@@ -13,7 +13,7 @@ from weft.report.comparison_plot import Curve, plot_comparison
 from weft.report.convergence_plot import plot_convergence
 from weft.report.holdings_groups import read_numbers
 from weft.report.number_format import names
-from weft.report.page.curves import curves_of
+from weft.report.page.gap_and_loss_curves import curves_of
 from weft.report.page.holdings_section import MOST_NAMED, feature_groups, party_of_tile, tiles_of
 from weft.report.page.phase_names import name_of
 from weft.report.page.results_data import Source, read_folder

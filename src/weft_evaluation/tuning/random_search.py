@@ -17,8 +17,8 @@ from weft.solvers.base import Record
 from weft.solvers.settings import Settings
 from weft_evaluation.comparison import Arena, Outcome
 from weft_evaluation.solver_selection import Entry, settings_for
+from weft_evaluation.tuning.loss_along_run import Eye, Follow, Watch, from_outside, stride
 from weft_evaluation.tuning.metrics import Metrics, Point, metrics_of, pace_of
-from weft_evaluation.tuning.run_watching import Eye, Follow, Watch, from_outside, stride
 from weft_evaluation.tuning.search_space import Bound, draws
 
 #: Iterations of the run that finds out how long one takes.

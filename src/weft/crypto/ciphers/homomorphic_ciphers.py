@@ -24,7 +24,7 @@ from weft.crypto.ciphers.paillier_scheme import PaillierSecret
 from weft.crypto.ciphers.seal_library import SLOTS
 from weft.crypto.ciphers.sum_blocks import Incoming, Integers, Outgoing, check_older, linked
 from weft.crypto.pads.mask_ring import MaskRing
-from weft.crypto.pads.pad_loops import newest_per_slot
+from weft.crypto.pads.pad_kernels import newest_per_slot
 from weft.crypto.pads.pad_streams import Streams, Words, failed_check
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError

@@ -12,7 +12,7 @@ from typing import Any
 from weft.report.json_values import finite
 from weft.report.page.accuracy import accuracy_section
 from weft.report.page.costs import costs_section
-from weft.report.page.curves import curves_of, curves_section
+from weft.report.page.gap_and_loss_curves import curves_of, curves_section
 from weft.report.page.holdings_section import tiles_of, tiles_section
 from weft.report.page.html_elements import Html, el, embedded, join
 from weft.report.page.overview import overview

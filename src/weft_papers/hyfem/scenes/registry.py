@@ -6,13 +6,13 @@ import os
 from typing import Any, cast
 
 from weft.data.data_set_folder import DataFolder, load_with
-from weft_neural.scenes import SceneEntry
+from weft_neural.named_scenes import SceneEntry
 from weft_papers.hyfem.scenes import colour_images, digits, herigraph, modelnet40
 from weft_papers.hyfem.scenes.scene import Scene
 
 
 def load_scene(name: str, data_dir: str | os.PathLike[str] | None = None, **options: Any) -> Scene:
-    """One of `SCENES`; `weft_neural.scenes.load_scene` finds those of all plug-ins.
+    """One of `SCENES`; `weft_neural.named_scenes.load_scene` finds those of all plug-ins.
 
     Parameters
     ----------
