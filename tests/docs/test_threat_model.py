@@ -17,15 +17,20 @@ def section(title):
     return PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
 
 
-def promises():
-    """Rows of the table of promises."""
-    lines = [line for line in section("Promises").splitlines() if line.startswith("| ")]
+def rows_of(title):
+    """Rows of the table below a heading."""
+    lines = [line for line in section(title).splitlines() if line.startswith("| ")]
     return lines[1:]
 
 
-@pytest.mark.parametrize("row", promises())
+@pytest.mark.parametrize("row", rows_of("Promises"))
 def test_every_promise_names_a_test(row):
     assert LINK.search(row), "no test holds this promise: it leaves the page, or gets one"
+
+
+@pytest.mark.parametrize("row", rows_of("Leaks, guards, and their price"))
+def test_every_guard_names_a_test(row):
+    assert "](../tests/" in row, "no test holds this guard: it leaves the page, or gets one"
 
 
 def test_every_test_that_is_named_exists():
@@ -37,5 +42,6 @@ def test_every_test_that_is_named_exists():
     ] == []
 
 
-def test_there_are_promises_to_look_at():
-    assert len(promises()) >= 20
+def test_there_are_promises_and_guards_to_look_at():
+    assert len(rows_of("Promises")) >= 20
+    assert len(rows_of("Leaks, guards, and their price")) >= 15

@@ -20,7 +20,7 @@ from weft.guards.terms import OPEN
 from weft.network.prediction_job import SealedScores, read_scores
 from weft.network.run_description import PredictTask
 from weft.network.run_results import RESULTS
-from weft.privacy.agreement import Limits
+from weft.privacy.agreement import Consent, Limits
 from weft.privacy.ledger.run_booking import Ledger
 
 ASKER = "south"
@@ -169,6 +169,26 @@ def test_ledgers_count_what_the_asker_was_shown(tmp_path, files, model):
         pages = ledger.book(name).read()
         counts[name] = (int((pages.received > 0).sum()), int((pages.shown > 0).sum()))
     assert counts == {"north": (0, 20), "south": (20, 0), "west": (0, 15)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"most_explained": 0.2}, "than most_explained = 0.2"),
+        ({"allow_exposure": False}, "agree on allow_exposure = true"),
+    ],
+)
+def test_more_than_agreed_is_not_explained_by_predictions(tmp_path, files, model, changes, words):
+    """Three scores of a sample, one for each class, are as many sums about its columns."""
+    consents = {name: Consent.open(name) for name in CUTS}
+    predict_scores(
+        model, tiles_of(files, model), consents=consents, ledger=Ledger(tmp_path / "open")
+    )
+    consents["west"] = Consent("west", msgspec.structs.replace(OPEN, **changes))
+    with pytest.raises(WeftError, match=f"west refuses .*{words}"):
+        predict_scores(
+            model, tiles_of(files, model), consents=consents, ledger=Ledger(tmp_path / "careful")
+        )
 
 
 @pytest.mark.parametrize(
