@@ -22,7 +22,7 @@ import numpy as np
 from harness import Report
 from weft_neural.neuron_matching import Matched, Matching, match_classifiers, procedure, pruned
 from weft_neural.neuron_matching.averaging import others_of
-from weft_neural.neuron_matching.classifiers import Classifier
+from weft_neural.neuron_matching.classifier_arrays import Classifier
 from weft_neural.neuron_matching.costs import Others, weighted_costs
 
 CLASSES = 10

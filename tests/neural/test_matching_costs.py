@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from covering import examples
 from weft_neural.neuron_matching.assignment import NEW, assign
 from weft_neural.neuron_matching.averaging import others_of
-from weft_neural.neuron_matching.classifiers import Classifier
+from weft_neural.neuron_matching.classifier_arrays import Classifier
 from weft_neural.neuron_matching.costs import (
     pfnm_costs,
     pfnm_openings,

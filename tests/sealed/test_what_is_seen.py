@@ -18,7 +18,7 @@ from weft.protocol.field_visibility import Form
 from weft.protocol.message import flat
 from weft.solvers.sealed import dealer as dealing
 from weft.solvers.sealed import party as sealed_party
-from weft.solvers.sealed import party_phases, party_shares
+from weft.solvers.sealed import party_shares, phase_order
 from weft.solvers.sealed.messages import POINT, ScoresRequest
 from weft.solvers.sealed.party import SealedParty
 
@@ -46,7 +46,7 @@ def run():
 
         patch.setattr(OpeningPads, "take_off", taking)
         patch.setattr(OpeningPads, "read", reading)
-        for module in (dealing, sealed_party, party_phases, party_shares):
+        for module in (dealing, sealed_party, phase_order, party_shares):
             patch.setattr(module, "seeded_words", drawing)
         block, labels = table()
         tiles = cut(block, labels, CUTS["overlapping"])
@@ -178,9 +178,9 @@ def test_words_that_were_changed_on_the_way_are_refused(monkeypatch):
 
 
 def test_a_party_insists_on_noise_in_products(monkeypatch):
-    from weft.solvers.sealed import descent
+    from weft.solvers.sealed import lbfgs_coefficients
 
-    monkeypatch.setattr(descent, "largest_noise", lambda widths, columns: 20)
+    monkeypatch.setattr(lbfgs_coefficients, "largest_noise", lambda widths, columns: 20)
     block, labels = table()
     with pytest.raises(ProtocolError, match="less than products need"):
         train(cut(block, labels, CUTS["vertical"]))

@@ -74,6 +74,11 @@ def why_stop(settings: Settings, iterations: int, record: Record) -> str:
     return ""
 
 
+def ends_whole_run(settings: Settings, iterations: int, why: str) -> bool:
+    """Whether a reached limit is one of all λ together: iterations are counted for each."""
+    return bool(why) and (settings.iterations is None or iterations < settings.iterations)
+
+
 def _seconds(settings: Settings, record: Record) -> float:
     """By the clock, or as the settings model them."""
     if settings.latency is None:

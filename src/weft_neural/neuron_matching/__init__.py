@@ -1,7 +1,7 @@
 """Matching of classifiers (Appendix A of the 2024 text): arrays in, arrays out, no PyTorch."""
 
 from weft.array_types import Ints
-from weft_neural.neuron_matching.classifiers import Floats, Matched, pruned
+from weft_neural.neuron_matching.classifier_arrays import Floats, Matched, pruned
 from weft_neural.neuron_matching.procedure import match_classifiers
 from weft_neural.neuron_matching.settings import Matching
 

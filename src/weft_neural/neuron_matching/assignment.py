@@ -6,7 +6,7 @@ import numpy as np
 from scipy.sparse import coo_array
 
 from weft.array_types import Ints
-from weft_neural.neuron_matching.classifiers import Floats
+from weft_neural.neuron_matching.classifier_arrays import Floats
 
 NEW = -1
 

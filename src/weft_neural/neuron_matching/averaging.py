@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Ints
 from weft_neural.neuron_matching import kernels
-from weft_neural.neuron_matching.classifiers import Classifier, Floats, with_bias
+from weft_neural.neuron_matching.classifier_arrays import Classifier, Floats, with_bias
 from weft_neural.neuron_matching.costs import Others
 from weft_neural.neuron_matching.threads import by_rows
 

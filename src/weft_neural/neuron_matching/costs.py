@@ -19,7 +19,7 @@ import numpy as np
 
 from weft.array_types import Ints
 from weft_neural.neuron_matching import kernels
-from weft_neural.neuron_matching.classifiers import Floats
+from weft_neural.neuron_matching.classifier_arrays import Floats
 from weft_neural.neuron_matching.threads import by_rows
 
 

@@ -11,7 +11,7 @@ from weft.errors import ConfigError
 from weft_neural.neuron_matching import costs as pricing
 from weft_neural.neuron_matching.assignment import NEW, assign
 from weft_neural.neuron_matching.averaging import Rows, averaged, objective, others_of
-from weft_neural.neuron_matching.classifiers import Classifier, Floats, Matched, checked
+from weft_neural.neuron_matching.classifier_arrays import Classifier, Floats, Matched, checked
 from weft_neural.neuron_matching.settings import Matching
 from weft_neural.neuron_matching.threads import few_blas_threads
 

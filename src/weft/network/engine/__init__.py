@@ -3,7 +3,7 @@
 The party is a component of the client's one process, the coordinator a controller in a job process
 of the server, the submitter an admin session. Nothing else of Weft but the kits knows the engine.
 
-- `transport`: frames in the engine's format, and the coordinator's
+- `nvflare_transport`: frames in the engine's format, and the coordinator's
   `weft.network.transport_interface.Transport`;
 - `client_party`: the component that answers for a site;
 - `coordinator_job`: the controller that runs a task;

@@ -18,7 +18,7 @@ from weft.solvers.hyfdca.curvature import CurvatureParty
 from weft.solvers.hyfdca.local_methods import LocalMethod, Practical, Safe, Theory
 from weft.solvers.hyfdca.sample_drawing import Drawing, drawing_of
 from weft.solvers.party_context import PartyContext
-from weft.solvers.sample_kinds import common_kinds
+from weft.solvers.sample_classes_for_guards import common_kinds
 from weft.solvers.settings import Settings
 from weft.storage.atomic_files import part_of
 from weft.sums.gap_certificate import FrozenParty, class_sums, feature_cipher

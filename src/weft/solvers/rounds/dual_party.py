@@ -17,7 +17,7 @@ from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.messages import Model, RoundReply, RoundRequest
 from weft.solvers.rounds.party import RoundParty
 from weft.solvers.rounds.sequential_kernels import ascend
-from weft.solvers.sample_kinds import common_kinds
+from weft.solvers.sample_classes_for_guards import common_kinds
 from weft.solvers.settings import Settings
 from weft.solvers.shared_sample_draws import order_of
 from weft.sums.party_contribution import Wire

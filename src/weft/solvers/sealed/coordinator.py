@@ -20,7 +20,7 @@ from weft.solvers.sealed.score_guard import ScoreGuard
 from weft.solvers.sealed.second_moment_round_trips import MomentExchange
 from weft.solvers.sealed.sine_series import Series
 from weft.solvers.settings import Settings
-from weft.solvers.stopping import Clock, why_stop
+from weft.solvers.stopping import Clock, ends_whole_run, why_stop
 from weft.solvers.subspace.class_fold_problems import Problems
 from weft.solvers.subspace.coordinator import chosen_stage
 from weft.sums.gap_certificate import Certificate
@@ -164,8 +164,9 @@ class _Run:
                 return False
             best, idle = (gap, 0) if gap < _BETTER * best else (best, idle + 1)
             history = self.result.history
-            why = why_stop(settings, self._iteration - begun, history[-1]) if history else ""
-            over = bool(why) and why != f"{settings.iterations} iterations"
+            done = self._iteration - begun
+            why = why_stop(settings, done, history[-1]) if history else ""
+            over = ends_whole_run(settings, done, why)
             if idle >= _MOST_IDLE:
                 why = "rounding and noise keep the gap from falling below this"
             if self._iteration >= MOST_GRADIENTS:

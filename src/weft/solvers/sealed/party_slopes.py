@@ -19,8 +19,8 @@ from weft.solvers.sealed.digit_widths import (
 )
 from weft.solvers.sealed.fold_rows import FoldRows, with_fold
 from weft.solvers.sealed.masked_sine_kernels import combine_dealt
-from weft.solvers.sealed.party_phases import PhaseOrder
 from weft.solvers.sealed.party_shares import DealtShares, noise
+from weft.solvers.sealed.phase_order import PhaseOrder
 from weft.solvers.sealed.share_scalars import pack_shares
 from weft.solvers.sealed.sine_series import ALARM_TERMS, SCORE_BITS, Series, alarm_multiples
 from weft.solvers.sealed.table_positions import WholeTable

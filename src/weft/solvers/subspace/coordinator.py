@@ -17,7 +17,7 @@ from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel
 from weft.solvers.base import Checkpointing, Coordinator, Record, Result, Stage
 from weft.solvers.settings import Settings
-from weft.solvers.stopping import Clock, GuardStall, why_stop
+from weft.solvers.stopping import Clock, GuardStall, ends_whole_run, why_stop
 from weft.solvers.subspace.absent_party_fallback import Fallback, FallbackEnded, keep_point
 from weft.solvers.subspace.ask_until_answered import PartyMissing
 from weft.solvers.subspace.class_fold_problems import Problems
@@ -206,8 +206,9 @@ class _Model:
         self._solver.step()
         record = self._record()
         # Iterations of HyFDCA count too, where a party was away.
-        why = why_stop(exchange.settings, exchange.iteration - self._begun, record)
-        over = bool(why) and why != f"{exchange.settings.iterations} iterations"
+        settings, done = exchange.settings, exchange.iteration - self._begun
+        why = why_stop(settings, done, record)
+        over = ends_whole_run(settings, done, why)
         gap = float(self._subspace.gaps.max())
         floor = self._floor.watch(exchange.iteration, exchange.held - before, gap)
         return why or floor, over

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from weft.array_types import Floats, Ints
 from weft.losses import Loss
 from weft.solvers.party_context import PartyContext
-from weft.solvers.sample_kinds import kinds_of_classes
+from weft.solvers.sample_classes_for_guards import kinds_of_classes
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import ALWAYS, Problems
 from weft.solvers.subspace.party_vectors import Vectors, add_scaled, combined, padded
