@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ class Sharers:
 
     numbers: Ints
     mark: bytes
+    _found: dict[int, list[int] | None] = field(default_factory=dict, init=False, repr=False)
 
     def neighbours(self, party: int) -> list[int] | None:
         """With whom a party shares masks; None: it is not one of them.
@@ -36,6 +37,11 @@ class Sharers:
         The parties form a ring; each shares a mask with its nearest neighbours, so that all
         masks cancel in the sum over everyone, and in no smaller one.
         """
+        if party not in self._found:
+            self._found[party] = self._neighbours(party)
+        return self._found[party]
+
+    def _neighbours(self, party: int) -> list[int] | None:
         n = len(self.numbers)
         at = int(np.searchsorted(self.numbers, party))
         if at == n or self.numbers[at] != party:

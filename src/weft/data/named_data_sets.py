@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from weft.array_types import Floats
 from weft.data.data_set_folder import DataFolder, load_with
 from weft.data.tile import Names, Table, Task
 from weft.plugins import Registry
@@ -80,6 +83,14 @@ def pixel_names(side: int) -> Names:
 
 
 def _bundled(name: str, task: Task, folder: DataFolder) -> Table:
+    # Copies: whoever loads a table may write into it.
+    ids, features, block, labels = _from_scikit_learn(name)
+    return Table(ids.copy(), features.copy(), block.copy(), labels.copy(), task, name)
+
+
+@cache
+def _from_scikit_learn(name: str) -> tuple[Names, Names, Floats, NDArray[Any]]:
+    """Ids, features, values and labels: reading the file takes longer than many a training."""
     # Imported late: scikit-learn takes a second to load and most runs do not need it here.
     from sklearn import datasets
 
@@ -88,7 +99,7 @@ def _bundled(name: str, task: Task, folder: DataFolder) -> Table:
     if name == "digits":
         features = pixel_names(8)
     block = np.ascontiguousarray(bunch.data, dtype=np.float64)
-    return Table(row_ids(len(block)), features, block, bunch.target, task, name)
+    return row_ids(len(block)), features, block, bunch.target
 
 
 #: What comes with scikit-learn: name, samples, features, task and a line on it.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from weft.protocol.message import Fields, Message, Part, declared
 from weft.protocol.message_bytes import pack
@@ -51,23 +51,23 @@ def question_digest(message: Message, before: bytes = b"") -> bytes:
     ``before`` is the hash of questions that came before, on which the answer depends too.
     """
     told: Fields = {}
-    for path in _alike(type(message)):
-        value: object = message
+    for name, path in _alike(type(message)):
+        value: Any = message
         for attribute in path:
             value = None if value is None else getattr(value, attribute)
         if value is not None:
-            told[".".join(path)] = value  # type: ignore[assignment]
+            told[name] = value
     said = blake2b(pack(told) if told else b"", digest_size=_BYTES).digest()
     return blake2b(before + said, digest_size=_BYTES, person=b"weft question").digest()
 
 
 @cache
-def _alike(kind: type[Message] | type[Part]) -> tuple[tuple[str, ...], ...]:
-    """Where in a type of messages the fields are that all parties are told alike."""
+def _alike(kind: type[Message] | type[Part]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The fields of a type of messages that all parties are told alike: names, and where."""
     found: list[tuple[str, ...]] = []
     for field in declared(kind):
         if issubclass(field.kind, Part):
-            found.extend((field.attribute, *path) for path in _alike(field.kind))
+            found.extend((field.attribute, *path) for _, path in _alike(field.kind))
         elif field.meaning is not None and field.meaning.alike:
             found.append((field.attribute,))
-    return tuple(found)
+    return tuple((".".join(path), path) for path in found)

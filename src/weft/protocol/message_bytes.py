@@ -20,6 +20,9 @@ _VERSION = b"WEFT1"
 _KINDS = "iufbU"
 
 
+#: Values that travel as they are.
+_PLAIN = frozenset({bool, int, float, str, bytes})
+
 #: No axis of an array is longer.
 _LONGEST = 1 << 36
 
@@ -34,6 +37,9 @@ def pack(message: Fields) -> bytes:
     """Serialise the fields of a message."""
     fields: dict[str, Any] = {}
     for name, held in message.items():
+        if type(held) in _PLAIN:
+            fields[name] = ("v", held)
+            continue
         value = held.to_host() if isinstance(held, OnDevice) else held
         if isinstance(value, np.ndarray):
             if value.dtype.kind not in _KINDS:

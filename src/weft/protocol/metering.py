@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from itertools import compress
@@ -152,14 +150,22 @@ class EncryptionCost(_Figures):
     added: int = 0
     bytes: int = 0
 
-    @contextmanager
-    def timed(self) -> Iterator[None]:
+    def timed(self) -> Timed:
         """Count the seconds of a block of work."""
-        start = perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds += perf_counter() - start
+        return Timed(self)
+
+
+class Timed:
+    """Adds the seconds of a block of work to a cost; quicker than a generator is."""
+
+    def __init__(self, cost: EncryptionCost) -> None:
+        self._cost = cost
+
+    def __enter__(self) -> None:
+        self._start = perf_counter()
+
+    def __exit__(self, *error: object) -> None:
+        self._cost.seconds += perf_counter() - self._start
 
 
 @dataclass(frozen=True)

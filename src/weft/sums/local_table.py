@@ -153,7 +153,8 @@ class DensePiece(Piece):
     def squares(self, weights: Floats | None, out: Floats) -> None:
         kept = np.flatnonzero(self.row_slots >= 0)
         # In bands, so that a big block is never doubled in memory.
-        for band in np.array_split(kept, max(1, self.block.size // 4_000_000)):
+        bands = self.block.size // 4_000_000
+        for band in np.array_split(kept, bands) if bands > 1 else [kept]:
             part = self.block[band]
             squared = np.einsum("ij,ij->i", part, part if weights is None else part * weights[band])
             out[self.row_slots[band], 0] += squared

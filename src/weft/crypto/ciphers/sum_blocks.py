@@ -112,7 +112,7 @@ class Incoming(NamedTuple):
 
 def minus_told(place: RingPlace, told: PadIds) -> bool:
     """Whether something is said to be under a sum, where this party leads."""
-    return bool((told[place.before < 0] != 0).any())
+    return bool((told[place.leads] != 0).any())
 
 
 def asked_in(pads: PadLinks | None) -> Asked:

@@ -161,12 +161,12 @@ def carried_by(
         The least pad id of the request to which this party contributed last; zero: to none. What
         it puts into a sum that does not hold that would show by itself.
     """
-    leads = place.before < 0
+    leads = place.leads
     if place.again != (last > 0) or (leads & (newest < np.uint64(last))).any():
         refuse_older()
     if (leads & (newest >= np.uint64(base))).any():
         raise ProtocolError("a request wants a pad taken off that is not older than itself")
-    mine: PadIds = np.where(leads, told, (place.before + base).astype(np.uint64))
+    mine: PadIds = np.where(leads, told, place.ahead + np.uint64(base))
     return mine
 
 

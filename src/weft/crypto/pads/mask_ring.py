@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
@@ -128,6 +129,17 @@ class RingPlace:
     ring: MaskRing
     before: NDArray[np.int64]
     mark: bytes
+
+    @cached_property
+    def leads(self) -> Flags:
+        """Per cohort, whether this party leads."""
+        leading: Flags = self.before < 0
+        return leading
+
+    @cached_property
+    def ahead(self) -> NDArray[np.uint64]:
+        """Per cohort, who has the number before it; zero where it leads."""
+        return np.maximum(self.before, 0).astype(np.uint64)
 
 
 class CohortHolders:
