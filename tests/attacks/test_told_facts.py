@@ -196,9 +196,22 @@ def others_labels(name, told):
         told["row_sheets.labelled"] = flags
 
 
+def fewer_at_most(field):
+    """All parties alike are told that fewer hold anything together: sums would overflow."""
+
+    def lie(name, told):
+        told[field] = told[field] - 1
+
+    lie.__name__ = field
+    return lie
+
+
 @pytest.mark.parametrize(
     "lie",
-    [exposed_to_one, more_columns, fewer_holders, other_labels, others_labels],
+    [
+        *(exposed_to_one, more_columns, fewer_holders, other_labels, others_labels),
+        *(fewer_at_most("row_holders"), fewer_at_most("column_holders")),
+    ],
     ids=lambda lie: lie.__name__,
 )
 def test_a_lie_is_refused_before_any_sum_is_sent(lie):

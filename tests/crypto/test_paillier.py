@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from phe import paillier as phe
 
 from covering import examples
 from weft.crypto.ciphers.paillier_scheme import PaillierSecret, PaillierTotals, _key_digest
@@ -44,6 +45,21 @@ def test_words_come_back(secret, words):
     sealed = secret.seal(array(*words))
     assert len(sealed) == WIDTH * len(words)
     np.testing.assert_array_equal(secret.open(sealed, len(words)), array(*words))
+
+
+def test_a_sum_is_what_another_implementation_decrypts(secret, monkeypatch):
+    """And no power with a secret exponent takes a time that depends on it."""
+    p, q = primes_of(secret)
+    judge = phe.PaillierPrivateKey(phe.PaillierPublicKey(p * q), p, q)
+    words = array(0, 1, 2**63 + 5, 2**64 - 1)
+    totals = PaillierTotals(secret.public(), 4)
+    for _ in range(3):
+        totals.add(np.arange(4), secret.seal(words))
+    sealed = totals.take(np.arange(4))
+    apart = [int.from_bytes(sealed[i : i + WIDTH], "big") for i in range(0, len(sealed), WIDTH)]
+    assert [judge.raw_decrypt(value) for value in apart] == [3 * int(word) for word in words]
+    monkeypatch.setattr(gmpy2, "powmod", None)
+    np.testing.assert_array_equal(secret.open(sealed, 4), 3 * words)
 
 
 def test_keys_of_full_length_seal_and_add():

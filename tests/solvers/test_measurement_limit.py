@@ -48,3 +48,13 @@ def test_a_roster_binds_the_number_of_iterations(asked):
     assert what.startswith("iterations = ")
     assert "at most 300" in why
     assert "300" in mend
+
+
+def test_a_policy_binds_the_number_of_problems():
+    limits = Limits(most_problems=6)
+    path = {"lam": 0.1, "path": (1.0, 0.3), "iterations": 9}
+    assert not list(limits.objections(Settings(**path)))
+    ((what, why, mend),) = limits.objections(Settings(**path, folds=2))
+    assert what == "9 problems (3 λ × 3)"
+    assert "at most 6" in why
+    assert "fewer" in mend

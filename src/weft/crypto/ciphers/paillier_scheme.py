@@ -1,8 +1,8 @@
 """Sums of 64-bit words under Paillier's scheme: one ciphertext a word.
 
 With n = p·q a word m is sealed as (1 + m·n)·ρ mod n², where ρ is a random n-th residue; the
-product of ciphertexts seals the sum of their words modulo n. ``phe`` makes keys and decrypts
-with the Chinese remainder theorem, ``gmpy2`` does the arithmetic.
+product of ciphertexts seals the sum of their words modulo n. ``phe`` makes keys, ``gmpy2`` does the
+arithmetic; powers with secret exponents take a time that does not depend on them.
 
 Sums never wrap: a plaintext is the sum of N words below 2^64, and N would have to reach
 n / 2^64, which is more than 2^1983 for 2048 bits, before it exceeded n. So the sum is known as
@@ -44,8 +44,10 @@ class PaillierSecret:
         self._n = self._p * self._q
         self._p2, self._q2, self._n2 = self._p**2, self._q**2, self._n**2
         self._p2_inverse = gmpy2.invert(self._p2, self._q2)
+        # (1 + n)^(p−1) = 1 + (p−1)·n modulo p²: so decryption divides by (p−1)·q = −q modulo p.
+        self._p_scale, self._q_scale = gmpy2.invert(-self._q, p), gmpy2.invert(-self._p, q)
+        self._p_inverse = gmpy2.invert(self._p, q)
         self._width = self._n.bit_length() // 4
-        self._key = paillier.PaillierPrivateKey(paillier.PaillierPublicKey(p * q), p, q)
 
     @classmethod
     def new(cls, bits: int = 2048) -> PaillierSecret:
@@ -83,8 +85,14 @@ class PaillierSecret:
     def open(self, sealed: bytes, count: int) -> Words:
         """Decrypt to words modulo 2^64."""
         values = _values(sealed, count, self._n2, self._width)
-        plain = (self._key.raw_decrypt(int(value)) % 2**64 for value in values)
-        return np.fromiter(plain, np.uint64, count)
+        return np.fromiter((int(self._plain(v) % 2**64) for v in values), np.uint64, count)
+
+    def _plain(self, sealed: mpz) -> mpz:
+        """The sum of words in a ciphertext, by the remainders modulo p and q."""
+        a = (gmpy2.powmod_sec(sealed % self._p2, self._p - 1, self._p2) - 1) // self._p
+        b = (gmpy2.powmod_sec(sealed % self._q2, self._q - 1, self._q2) - 1) // self._q
+        a, b = a * self._p_scale % self._p, b * self._q_scale % self._q
+        return a + self._p * ((b - a) * self._p_inverse % self._q)
 
     def _residue(self) -> mpz:
         """A random n-th residue modulo n², distributed like r^n for random r prime to n.
