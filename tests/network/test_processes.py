@@ -47,6 +47,7 @@ from weft.federation.joint_prediction import predict_scores
 from weft.federation.model import load_model
 from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.presence_replay import Presence
+from weft.protocol import unpack
 from weft_examples.local_cluster import SUBMITTER
 from weft_examples.open_sockets import look
 from weft_neural.trained_model import NeuralModel
@@ -72,6 +73,7 @@ def test_faults_end_in_the_right_result_or_in_one_sentence(tmp_path, capsys):
         keeps_no_ciphertext(scene, "killed", hidden)
         counts_before_training(scene, "killed")
         predicts_for_one_party(scene, "killed", "south")
+        seals_though_a_party_is_killed(scene)
         shows_no_traceback(scene)
     assert not list(scene.processes())
 
@@ -198,6 +200,25 @@ def goes_on_when_processes_are_killed(scene, *, job=True, gap=GAP):
     return hidden
 
 
+def seals_though_a_party_is_killed(scene):
+    """Nothing of a sealed run goes on without a party: the others wait until it is back."""
+    name, gap = "sealed", 0.05
+    scene.start_run(name, name="sealed", gap=gap)
+    scene.wait_for("gradients on shares", lambda: gradients(scene, name) > 1, needed=[name])
+    scene.kill("west")
+    scene.start("west")
+    assert scene.wait(name, 240) == 0, scene.last_words()
+    assert missing(scene, name, "west")
+    agrees_with_scikit_learn(scene, name, gap=gap, exact=False)
+    assert not scene.journal(name).exists()
+
+
+def gradients(scene, name):
+    """How many were made on shares so far."""
+    replies = [outcome.got["north"].replies for outcome in scene.outcomes(name)[20:]]
+    return sum("products" in unpack(packed) for each in replies for packed in each)
+
+
 def on_loopback_only(scene):
     found = look(scene.processes())
     # Coordinator, its job, three parties and the submitter.
@@ -235,7 +256,7 @@ def ends_well(scene, name, gap=GAP):
     assert not scene.journal(name).exists()
 
 
-def agrees_with_scikit_learn(scene, name, gap=GAP):
+def agrees_with_scikit_learn(scene, name, gap=GAP, *, exact=True):
     """On the pooled table that nobody has, without the column that is not offered."""
     model = scene.model(name)
     x, y = table().block[:ROWS, :COLUMNS], table().labels[:ROWS]
@@ -252,7 +273,9 @@ def agrees_with_scikit_learn(scene, name, gap=GAP):
     loss = objective(np.ravel(model.decision(table().block[:ROWS][:, place])))
     best = objective(central.decision_function(scaled))
     assert best - 1e-9 <= loss <= best * (1 + 2 * gap)
-    assert loss == pytest.approx(scene.summary(name)["certificate"]["loss"], rel=1e-9)
+    # On shares a loss is told with noise.
+    told = scene.summary(name)["certificate"]["loss"]
+    assert loss == pytest.approx(told, rel=1e-9 if exact else 1e-4)
 
 
 def keeps_no_ciphertext(scene, name, hidden):
