@@ -80,6 +80,10 @@ ATTACKS = {
     "63": ("single samples from one sealed model", "reader of the model, a party"),
     "64": ("a sample's row from two sealed models", "reader of the models, a party"),
     "65": ("a sample's fold and loss from losses by class and fold", "coordinator"),
+    "66": ("losses of samples from those of folds, over many runs", "party that submits runs"),
+    "67": ("sizes of a lone label holder's classes, by what is left out", "coordinator"),
+    "68": ("cells from second moments of many runs, by made-up columns", "reader, a party"),
+    "69": ("a row from columns of two parties that differ in one sample", "reader of the model"),
     "32": ("others' contributions to a sum, with one holder's keys", "coordinator and a party"),
 }
 

@@ -19,7 +19,8 @@ from scipy.special import expit
 from weft.data import Tile
 from weft.errors import WeftError
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.guards import OPEN
+from weft.guards import OPEN, Terms
+from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.sealed import party_second_moments, second_moment_guard
 from weft.solvers.settings import Settings
 
@@ -96,6 +97,44 @@ def of_few_rows_in_common(terms):
     gram, *_ = opened(tiles, terms)
     cells = np.linalg.lstsq(block[80:82, 3:].T, gram[3:, :3], rcond=None)[0]
     return "all 6 cells of two rows in common", np.abs(cells - block[80:82, :3]).max()
+
+
+def of_what_two_readers_lack():
+    """By rows that overlap: b and c together have all rows of a's but twelve, one of them large."""
+    rng = np.random.default_rng(2)
+    block = rng.normal(size=(400, 2))
+    block[388:399] /= 1000
+    labels = (block[:, 0] + rng.normal(size=400) > 0).astype(int)
+    labels[388:] = 1
+    held = {"a": (0, 400), "b": (0, 240), "c": (160, 388), "d": (60, 400)}
+    tiles = {}
+    for name, ends in held.items():
+        rows = slice(*ends)
+        ids = [f"s{n}" for n in range(*ends)]
+        tiles[name] = [
+            Tile.make(ids, ["x", "y"], block[rows], labels[rows] if name == "a" else None)
+        ]
+    asked = msgspec.structs.replace(ASKED, second_moments=("gram",), gap=0.3)
+    how = Preprocessing(intercept=False, scaling="none")
+    moments = Federation(tiles, how, terms=CAREFUL).train(asked).second_moments
+    rest = moments.gram - block[:388].T @ block[:388]
+    values, vectors = np.linalg.eigh(rest)
+    found = np.sqrt(values[-1]) * vectors[:, -1]
+    return np.abs(found * np.sign(found @ block[399]) - block[399]).max()
+
+
+def test_readers_that_collude_take_off_what_they_hold_and_find_no_row(monkeypatch, record):
+    with pytest.raises(WeftError, match="over so few samples"):
+        of_what_two_readers_lack()
+    record("62", "guarded", "refused, or left out")
+
+    def alone_and_all(sets):
+        return [*sets, np.any(sets, axis=0)]
+
+    monkeypatch.setattr(second_moment_guard, "_unions", alone_and_all)
+    error = of_what_two_readers_lack()
+    assert error < 1e-3
+    record("62", "unguarded", f"a row that two readers together lack, error {error:.0e}")
 
 
 @pytest.mark.parametrize("attack", [of_a_rare_column, of_a_row_that_one_has, of_few_rows_in_common])
@@ -194,3 +233,65 @@ def test_the_hessian_tells_no_undecided_sample(attack, monkeypatch, record):
     cosine = abs(first @ row) / np.linalg.norm(row)
     assert cosine > 0.98
     record("62", "unguarded", f"a row of an undecided sample from the Hessian, cosine {cosine:.3f}")
+
+
+MADE_UP = 4
+
+
+def guessed(ledger, runs, seed=3):
+    """b brings other random columns in every run: each is an equation about a's column."""
+    rng = np.random.default_rng(seed)
+    rows = 10 * (MADE_UP + 1)
+    secret, names = rng.normal(size=rows), [f"r{n}" for n in range(MADE_UP)]
+    labels, ids = (secret + rng.normal(size=rows) > 0).astype(int), [f"s{n}" for n in range(rows)]
+    known, told = [], []
+    asked = Settings(
+        lam=1.0, loss="squared", solver="sealed", gap=0.9, second_moments=("gram",), iterations=1
+    )
+    for _ in range(runs):
+        made_up = rng.normal(size=(rows, MADE_UP))
+        tiles = {
+            "a": [Tile.make(ids, ["x"], secret[:, None], labels.astype(float))],
+            "b": [Tile.make(ids, names, made_up, None)],
+        }
+        how = Preprocessing(intercept=False, scaling="none")
+        terms = Terms(allow_second_moments=True)
+        moments = Federation(tiles, how, terms=terms, ledger=ledger).train(asked).second_moments
+        places = [list(moments.names).index(name) for name in ["x", *names]]
+        known.append(made_up.T)
+        told.append(moments.gram[places[0], places[1:]])
+    found = np.linalg.lstsq(np.vstack(known), np.concatenate(told), rcond=None)[0]
+    return np.corrcoef(found, secret)[0, 1], np.abs(found - secret).max()
+
+
+def test_made_up_columns_of_many_runs_do_not_add_up(tmp_path, record):
+    right, error = guessed(None, 16)
+    assert error < 1e-2
+    record("68", "unguarded", f"50 of 50 cells after 16 runs, error {error:.0e}")
+    ledger = Ledger(tmp_path)
+    right, _ = guessed(ledger, 1)
+    assert right < 0.6
+    record("68", "guarded", f"refused after one run by ledgers, guesses {right:.2f} right")
+    with pytest.raises(WeftError, match="opened 10 numbers about each of its columns, and with 10"):
+        guessed(ledger, 1)
+    assert ledger.book("a").read().runs[0].numbers == 10
+
+
+def test_columns_of_two_parties_that_differ_in_one_sample_tell_its_row(record):
+    """Nobody can see this beforehand: each party's own columns are dense. It is said, not met."""
+
+    def nearly_alike(block):
+        block[:, 1] = block[:, 0]
+        block[UNDECIDED, 1] += 3.0
+
+    block, labels = scene(nearly_alike)
+    tiles = {
+        "a": tile(block, labels, slice(None), slice(0, 1), labelled=False),
+        "b": tile(block, labels, slice(None), slice(1, 2), labelled=False),
+        "c": tile(block, labels, slice(None), slice(2, 6)),
+    }
+    gram, *_ = opened(tiles, CAREFUL, msgspec.structs.replace(ASKED, gap=0.3))
+    error = np.abs((gram[1, 2:] - gram[0, 2:]) / 3.0 - block[UNDECIDED, 2:]).max()
+    assert error < 1e-3
+    record("69", "unguarded", f"4 of 4 cells of a row, error {error:.0e}")
+    record("69", "guarded", "the same: nobody knows columns of two parties")

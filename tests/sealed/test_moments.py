@@ -229,6 +229,12 @@ def binary(block):
         (paired, "vertical", "of some of its columns, which would tell of fewer samples"),
         (binary, "vertical", "may tell with columns of others of fewer samples"),
         (None, CUTS["horizontal"], "over so few samples"),
+        # Enough for four columns, and fewer than a Hessian needs if all of them are undecided.
+        (
+            None,
+            {"a": [(slice(0, 45), slice(0, 2))], "b": [(ALL, slice(2, 4))]},
+            "of so few samples",
+        ),
         # What one party lacks of the other's rows is what it finds out.
         (None, {"a": [(ALL, ALL)], "b": [(slice(0, 120), ALL, False)]}, "over so few samples"),
     ],
@@ -238,7 +244,7 @@ def test_sparse_columns_are_refused_before_anything_is_dealt(change, how, words)
     if change is not None:
         change(block)
     said, phases = refused(cut(block, labels, CUTS[how] if change else how), AGREED)
-    assert re.match(r"party [ab]: refuses second moments ", said)
+    assert re.match(r"party [ab]: refuses (second moments|the Hessian) ", said)
     assert words in said
     assert said.endswith("or leave second_moments out")
     # How many rows or columns is nobody's business.

@@ -8,6 +8,7 @@ import pytest
 from scipy.optimize import minimize
 from sealed_runs import CUTS, cut, held, table, train
 
+from weft.crypto.keys import ephemeral_keys
 from weft.errors import ConfigError
 from weft.estimators import HybridClassifier
 from weft.federation.local_federation import Federation
@@ -69,12 +70,15 @@ def test_losses_of_what_folds_leave_out_are_those_of_scipy(how, loss, classes):
     means = {}
     for stage in trained.result.stages:
         assert stage.certificate.gap <= 1e-5
-        for number, (count, total, good) in enumerate(stage.scores):
-            true = left_out_loss(block, targets, fold == number, stage.lam, loss)
-            means[stage.lam] = means.get(stage.lam, 0.0) + true
-            assert count == (fold == number).sum()
-            assert total == pytest.approx(true, rel=2e-3)
-            assert np.isnan(good) if classes else good == 2 * total
+        # One figure of all folds: parties know who is in which.
+        ((count, total, good),) = stage.scores
+        means[stage.lam] = sum(
+            left_out_loss(block, targets, fold == number, stage.lam, loss)
+            for number in range(FOLDS)
+        )
+        assert count == len(block)
+        assert total == pytest.approx(means[stage.lam], rel=2e-3)
+        assert np.isnan(good) if classes else good == 2 * total
     assert trained.result.stage.lam == min(means, key=means.get)
 
 
@@ -96,10 +100,11 @@ def test_samples_that_no_problem_has_are_in_no_fold_and_small_folds_are_refused(
     block, labels, fold = block[fold >= 0], labels[fold >= 0], fold[fold >= 0]
     block = block / np.abs(block).max(axis=0)
     targets = [np.where(labels == c, 1.0, -1.0) for c in range(3)]
-    for number, (count, total, _) in enumerate(trained.result.stages[0].scores):
-        assert count == (fold == number).sum() >= 8
-        true = left_out_loss(block, targets, fold == number, 1e-1, "logistic")
-        assert total == pytest.approx(true, rel=1e-3)
+    assert np.bincount(fold).min() >= 8
+    ((count, total, _),) = trained.result.stages[0].scores
+    assert count == len(block)
+    true = sum(left_out_loss(block, targets, fold == f, 1e-1, "logistic") for f in range(2))
+    assert total == pytest.approx(true, rel=1e-3)
     with pytest.raises(ConfigError, match=r"samples of a class at once.*use fewer folds"):
         run(6)
     with pytest.raises(ConfigError, match=r"samples at once.*use fewer folds"):
@@ -114,18 +119,28 @@ def test_an_estimator_says_that_losses_chose_the_lambda():
     results = model.cv_results_
     assert (results["mean_score"] == -results["mean_loss"]).all()
     assert model.lambda_ == results.loc[results["mean_loss"].idxmin(), "lambda"]
-    assert "mean loss" in choice_sentence(results, "classification")
+    assert "fold_1" not in results
+    assert choice_sentence(results, "classification").endswith(
+        "on samples left out, over all folds"
+    )
 
 
-def test_parties_draw_folds_alike_and_anew_in_every_run_of_the_same_seed():
-    """Known folds of several runs would be equations about the losses of single samples."""
+def test_parties_have_the_same_folds_in_all_runs_of_the_same_samples():
+    """Other folds would be further equations about the losses of single samples."""
     block, labels = table()
-    tiles = cut(block, labels, CUTS["vertical"])
-    drawn = []
-    for _ in range(2):
-        federation, _ = train(tiles, loss="logistic", lam=1.0, folds=FOLDS, gap=0.5, seed=7)
+    keys = ephemeral_keys(tuple(CUTS["vertical"]))
+
+    def drawn(keys, seed, rows=90):
+        tiles = cut(block[:rows], labels[:rows], CUTS["vertical"])
+        federation = Federation(tiles, Preprocessing(intercept=False), keys=keys)
+        asked = Settings(lam=1.0, loss="logistic", solver="sealed", folds=FOLDS, gap=0.5, seed=seed)
+        federation.train(asked)
         folds = [party._half._fold_rows.fold.tolist() for party in federation.parties.values()]
         assert all(fold == folds[0] for fold in folds)
-        drawn.append(folds[0])
-    assert drawn[0] != drawn[1]
-    assert np.bincount(drawn[0]).tolist() == rows_of_folds(len(drawn[0]), FOLDS).tolist()
+        return folds[0]
+
+    first = drawn(keys, 0)
+    assert drawn(keys, 1) == first
+    assert drawn(keys, 0, 88) != first[:88]
+    assert drawn(ephemeral_keys(tuple(CUTS["vertical"])), 0) != first
+    assert np.bincount(first).tolist() == rows_of_folds(len(first), FOLDS).tolist()

@@ -117,7 +117,8 @@ def check(
     )
     refusals = _refusals(problem, federation, own, consents, settings, look, changes)
     if settings.second_moments:
-        refusals += _refused_moments(federation, consents, settings, roster, look.released)
+        books = plan.ledger(ledger)
+        refusals += _refused_moments(federation, consents, settings, roster, look.released, books)
     if json:
         told = {"name": plan.name, "solver": settings.solver, **holdings.to_dict()}
         said = [{"party": party, "sentence": sentence} for party, sentence in refusals]
@@ -234,26 +235,41 @@ def _refused_moments(
     settings: Settings,
     roster: HoldingMap,
     problems: int,
+    ledger: Ledger,
 ) -> list[tuple[str, str]]:
-    """Whose columns are too sparse for second moments, or too many."""
+    """Whose columns are too sparse for second moments, or too many, with those of earlier runs."""
     from weft.errors import ConfigError
-    from weft.solvers.sealed.second_moment_guard import check_moments, matrices_of
+    from weft.privacy.ledger.earlier_moments import refuse_further_moments
+    from weft.privacy.ledger.earlier_samples import attendance
+    from weft.solvers.sealed.second_moment_guard import check_moments, matrices_of, numbers_told
     from weft.solvers.sealed.table_positions import shapes_of, whole_table
 
     found, table = [], whole_table(shapes_of(roster))
+    matrices = matrices_of(settings, problems)
+    weighs = "hessian" in settings.second_moments and settings.loss != "squared"
     for name, party in federation.parties.items():
-        terms = consents[name].own_terms
+        own, terms = consents[name].own_terms, consents[name].terms
         try:
             check_moments(
                 party.view,
                 table,
                 party.data.table.dense(),
-                matrices=matrices_of(settings, problems),
-                least=terms.min_batch,
-                rare_pairs=terms.allow_rare_pairs,
+                matrices=matrices,
+                hessian=weighs,
+                least=own.min_batch,
+                rare_pairs=own.allow_rare_pairs,
             )
         except ConfigError as error:
             found.append((name, f"party {name} {error}"))
+        pages = ledger.book(name).read()
+        who = attendance(party.view, party.tiles, everyone=True)
+        if pages is None or who is None or terms.allow_exposure:
+            continue
+        before, more = pages.moments_told(who.ids), numbers_told(table.n_columns, matrices)
+        try:
+            refuse_further_moments(name, len(who.ids), before, more)
+        except ConfigError as error:
+            found.append((name, str(error)))
     return found
 
 

@@ -92,7 +92,7 @@ def _show_runs(runs: list[Run]) -> None:
     for run in runs[-_MOST_RUNS:]:
         kind = run.solver or run.kind
         if run.moments:
-            kind += f", {' and '.join(run.moments)} opened"
+            kind += f", {' and '.join(run.moments)} opened, {run.numbers} numbers a column"
         table.add_row(
             run.began[:16].replace("T", " "),
             run.federation,

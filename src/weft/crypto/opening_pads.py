@@ -30,10 +30,13 @@ class OpeningPads:
         What all parties share in this run, and the coordinator lacks.
     party, parties
         Its number, and how many there are.
+    lasting
+        What all parties share in every run, and the coordinator lacks.
     """
 
-    def __init__(self, secret: Secret, party: int, parties: int) -> None:
+    def __init__(self, secret: Secret, party: int, parties: int, lasting: Secret) -> None:
         self._seed = secret.derive("weft openings")
+        self._lasting = lasting.derive("weft lasting words")
         self._party, self._parties = party, parties
         self._keys = seeded_words(self._seed.reveal(), "keyed sums", SUMS, CHUNK)
 
@@ -47,6 +50,10 @@ class OpeningPads:
     def common_words(self, label: str, count: int) -> Words:
         """Random words that all parties know, and the coordinator does not."""
         return seeded_words(self._seed.reveal(), f"common {label}", count)
+
+    def lasting_words(self, label: str, count: int) -> Words:
+        """The same, which are alike in all runs of these parties."""
+        return seeded_words(self._lasting.reveal(), label, count)
 
     def put_on(self, words: Words, label: str) -> Words:
         """Words of this party with their keyed sums, under its pad; ``label`` comes once."""

@@ -334,7 +334,9 @@ class Keyring:
         """Pads under what all parties may read in this run; None under cipher plain."""
         if self._pad_key is None:
             return None
-        return OpeningPads(self._pad_key, self.cipher.party, len(self._met.cards))
+        return OpeningPads(
+            self._pad_key, self.cipher.party, len(self._met.cards), lasting=self._keys.run
+        )
 
     def facts_key(self) -> Secret | None:
         """The key under which holders confirm facts of this run; None under cipher plain."""

@@ -118,8 +118,8 @@ class HybridClassifier(ClassifierMixin, Hybrid):
         With folds, a row for each λ: ``lambda``, ``mean_score`` and ``std_score`` over the folds,
         ``fold_1``, …, ``mean_loss`` of the samples left out; ``loss`` and ``gap`` of the
         certificate on all samples; ``iterations`` and ``round_trips`` spent; ``chosen``. A score
-        is the accuracy, or minus the mean squared error; of a sealed run minus the mean loss: more
-        is better.
+        is the accuracy, or minus the mean squared error; of a sealed run minus the mean loss, of
+        all folds together: more is better.
     path_results_ : DataFrame
         With a path and no folds, the same table without scores.
     history_ : DataFrame

@@ -20,11 +20,13 @@ from weft.federation.check_messages import (
 from weft.federation.party import Party
 from weft.matching.messages import ViewRequest
 from weft.matching.party_view import PartyView
+from weft.privacy.ledger.earlier_moments import refuse_further_moments
 from weft.privacy.ledger.earlier_samples import attendance
 from weft.privacy.ledger.expected_exposure import forecast, sums_too_many
 from weft.privacy.ledger.run_booking import Ledger, spent_before
 from weft.protocol import Nothing, answer, answers
 from weft.solvers.algorithm_choice import algorithm_of
+from weft.solvers.sealed.second_moment_guard import matrices_of, numbers_told
 from weft.solvers.settings import Settings
 
 #: What of a run is asked of it: everything up to tokens.
@@ -101,6 +103,12 @@ class CheckParty(Party):
             who = attendance(view, self.data.tiles, everyone=shares)
             if who is not None:
                 yield partial(consent.check_change, partial(pages.change, who))
+                if settings.second_moments and not self._terms.allow_exposure:
+                    # The columns that it knows of: there may be more.
+                    columns = view.n_columns + int(view.foreign.max(initial=0))
+                    more = numbers_told(columns, matrices_of(settings, told.classes))
+                    before = pages.moments_told(who.ids)
+                    yield partial(refuse_further_moments, self.name, len(who.ids), before, more)
             shown = spent_before(pages, view, self._matching.ids)[1]
         yield partial(self._refuse_exposure, view, shown + likely)
 

@@ -241,6 +241,7 @@ class Party:
             lambda: self.data.class_numbers(self._matching.view),
             self._cipher,
             self._keyring.facts_key,
+            self._seat.tells_counts,
         )
         #: Its view without samples that are too rare; None: nothing was left out yet.
         self._trimmed: PartyView | None = None
@@ -436,6 +437,8 @@ class Party:
             spend_rho=self._spend_rho,
             min_batch=self._consent.own_terms.min_batch,
             rare_pairs=self._consent.own_terms.allow_rare_pairs,
+            tells_counts=self._seat.tells_counts(view),
+            foresee_moments=self._foresee_moments,
             openings=self._keyring.opening_pads() if algorithm.shares else None,
         )
         if self._account is not None:
@@ -479,6 +482,11 @@ class Party:
         """Book what feature sums with noise tell, before they are sent."""
         if self._account is not None:
             self._account.spend_rho(rho, self._consent.sum_budget)
+
+    def _foresee_moments(self, numbers: int) -> None:
+        """Let the ledger object to what second moments tell of a column, before training."""
+        if self._account is not None:
+            self._account.foresee_moments(numbers)
 
     def _likely_sums(self, settings: Settings) -> int:
         """Sums that the run will show of a sample, by what this party knows of the table.

@@ -2,7 +2,8 @@
 
 Holders of labels decide about samples, each for its own; those who hold a sample without its label
 are told by a label holder, under the cipher. The coordinator learns how many samples and cells are
-left out in all, and of none of them which: their slots stay, with nothing in them.
+left out in all, and of none of them which: their slots stay, with nothing in them. On shares, where
+one party alone has labels, it does not even learn how many: they count as samples.
 """
 
 from __future__ import annotations
@@ -42,6 +43,10 @@ if TYPE_CHECKING:
 
 #: Flags are 0 or 1.
 _BOUND = 2.0
+_NO_CLASS = (
+    "no class has min_batch = {} samples in a group that the same parties hold; lower it, or bring "
+    "more samples"
+)
 
 
 def leave_out_rare(channel: Channel, holdings: HoldingMap, adder: Adder) -> HoldingMap:
@@ -59,10 +64,7 @@ def leave_out_rare(channel: Channel, holdings: HoldingMap, adder: Adder) -> Hold
     board.post(replies, 1, round_)
     kept = _total(replies, "kept")
     if not 0 < kept <= holdings.n_samples:
-        raise DataError(
-            f"no class has min_batch = {holdings.terms.min_batch} samples in a group that the same "
-            "parties hold; lower it, or bring more samples"
-        )
+        raise DataError(_NO_CLASS.format(holdings.terms.min_batch))
     round_ = adder.advance()
     confirmed = _confirmed(replies) if adder.linked else b""
     told = {
@@ -95,6 +97,12 @@ def remarks(holdings: HoldingMap) -> list[str]:
             f"some samples are left out, because fewer than min_batch = {least} samples of their "
             "group have their class"
         )
+    lone = holdings.sealed and len(holdings.label_parties) == 1 < len(holdings.parties)
+    if lone and least > 1 and not holdings.terms.allows_scalars(1):
+        said.append(
+            "one party alone has labels: samples of a class that fewer than min_batch = "
+            f"{least} samples of their group have are left out unsaid, if there are any"
+        )
     if holdings.rare_cells:
         said.append(
             "some cells are left out and count as zero of the scaled table, because fewer than "
@@ -115,6 +123,8 @@ class RareParty:
         Gives the class of its local rows as a number; NaN: it has no label, or there are none.
     facts_key
         Gives the key under which parties confirm facts of the run; None: under cipher plain.
+    tells
+        Whether the coordinator may read how many are kept, under a view.
     """
 
     def __init__(
@@ -123,11 +133,13 @@ class RareParty:
         target: Callable[[], Floats],
         cipher: Cipher,
         facts_key: Callable[[], Secret | None],
+        tells: Callable[[PartyView], bool],
     ) -> None:
         self._view = view
         self._target = target
         self._cipher = cipher
         self._facts_key = facts_key
+        self._tells = tells
         self._rare: Flags | None = None
         self._count: CountCheck | None = None
 
@@ -136,7 +148,12 @@ class RareParty:
         view = self._view()
         rare = in_rare_class(view.guarded_cohort, self._target(), view.min_batch)
         self._rare = rare
-        kept = int((view.counts[view.row_cohort] & ~rare).sum())
+        counted = view.counts[view.row_cohort]
+        kept = int((counted & ~rare).sum())
+        if not self._tells(view):
+            if counted.any() and not kept:
+                raise DataError(_NO_CLASS.format(view.min_batch))
+            kept = int(counted.sum())
         reply = RareReply(kept=pack_scalars(self._cipher, "kept", float(kept)))
         key = self._facts_key()
         if key is not None:

@@ -49,6 +49,15 @@ class SealedSeat:
             raise malformed("exposed", "is not every group, though a model tells of all of them")
         self._consent.check_seat(view, sealed=self.announced)
 
+    def tells_counts(self, view: PartyView) -> bool:
+        """Whether the coordinator may read how many samples there are of some classes.
+
+        It gets totals over all label holders: where one is alone, sizes of that party's classes.
+        """
+        if not self.announced or view.label_parties > 1 or self._consent.alone(view.n_parties):
+            return True
+        return self._consent.terms.allows_scalars(1)
+
     def before(self, phase: Phase[Any, Any], view: Callable[[], PartyView]) -> None:
         """Insist on terms before a phase that opens sums."""
         if not self.announced:

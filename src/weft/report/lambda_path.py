@@ -32,8 +32,9 @@ def path_frame(result: Result, task: Task) -> pd.DataFrame:
     samples left out; ``loss`` and ``gap`` of the certificate; ``iterations`` and ``round_trips``
     spent on this λ (the first also has those of matching and scaling); ``chosen``: whether this
     model was released. A score is an accuracy, or minus a mean squared error, so that more is
-    better, as everywhere in scikit-learn; of a sealed run, in which nobody knows what is predicted
-    rightly, minus a mean loss. A λ at which a party stayed away has none.
+    better, as everywhere in scikit-learn. Of a sealed run, in which nobody knows what is predicted
+    rightly, it is minus a mean loss, of all folds together: it has neither ``std_score`` nor
+    ``fold_1``, … A λ at which a party stayed away has no score.
     """
     stages = result.stages
     columns: dict[str, Any] = {"lambda": [stage.lam for stage in stages]}
@@ -59,13 +60,18 @@ def _scores(stages: Sequence[Stage], task: Task) -> dict[str, Any]:
     losses = pd.DataFrame([stage.fold_losses or none for stage in stages], dtype=float)
     if scores.isna().all(axis=None):
         scores = -losses
+    by_fold: dict[str, Any] = {}
+    # There are two folds at least: one score is of all of them.
+    if folds > 1:
+        by_fold = {"std_score": scores.std(axis=1, ddof=0)}
+        by_fold |= {f"fold_{fold + 1}": scores[fold] for fold in range(folds)}
     # Means of what there is: of few samples none may fall into a fold, which then has no score.
-    return {
-        "mean_score": scores.mean(axis=1),
-        "std_score": scores.std(axis=1, ddof=0),
-        **{f"fold_{fold + 1}": scores[fold] for fold in range(folds)},
-        "mean_loss": losses.mean(axis=1),
-    }
+    return {"mean_score": scores.mean(axis=1), **by_fold, "mean_loss": losses.mean(axis=1)}
+
+
+def has_scores(frame: pd.DataFrame) -> bool:
+    """Whether folds were left out."""
+    return "mean_score" in frame
 
 
 def score_measure(mean_scores: Iterable[float | None], *, regression: bool) -> Measure:
@@ -77,7 +83,7 @@ def score_measure(mean_scores: Iterable[float | None], *, regression: bool) -> M
 
 
 def fold_columns(frame: pd.DataFrame) -> list[str]:
-    """The columns that hold one fold's scores each; empty for a path without folds."""
+    """The columns that hold one fold's scores each; empty where nobody was told these."""
     return [str(name) for name in frame.columns if str(name).startswith("fold_")]
 
 
@@ -93,22 +99,23 @@ def choice_sentence(frame: pd.DataFrame, task: Task) -> str:
     if row is None:
         return "none of the models that were finished is released, but the one under way"
     of = f" of {len(frame)}" if len(frame) > 1 else ""
-    folds = len(fold_columns(frame))
-    if not folds or np.isnan(row["mean_score"]):
+    if not has_scores(frame) or np.isnan(row["mean_score"]):
         return f"λ = {row['lambda']:g}{of} is released"
     measure = score_measure(frame["mean_score"], regression=task == "regression")
     if measure == "accuracy":
         score = f"accuracy {row['mean_score']:.1%} ± {row['std_score']:.1%}"
     else:
-        score = f"{measure} {-row['mean_score']:.4g} ± {row['std_score']:.2g}"
+        spread = f" ± {row['std_score']:.2g}" if "std_score" in frame else ""
+        score = f"{measure} {-row['mean_score']:.4g}{spread}"
     verb = " was chosen:" if of else ":"
+    folds = len(fold_columns(frame)) or "all"
     return f"λ = {row['lambda']:g}{of}{verb} {score} on samples left out, over {folds} folds"
 
 
 def edge_remark(frame: pd.DataFrame) -> str | None:
     """A sentence when folds chose the first or the last λ of several, else None."""
     row = chosen_row(frame)
-    if row is None or not fold_columns(frame) or len(frame) < 2:
+    if row is None or not has_scores(frame) or len(frame) < 2:
         return None
     chosen = row["lambda"]
     for end, further in ((frame["lambda"].max(), "larger"), (frame["lambda"].min(), "smaller")):

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from weft.data.tile import Task
-from weft.report.lambda_path import chosen_row, fold_columns, score_measure
+from weft.report.lambda_path import chosen_row, fold_columns, has_scores, score_measure
 from weft.report.plot_style import (
     BLUE,
     GREY,
@@ -55,7 +55,7 @@ def plot_path(
     top, middle, bottom = figure.subplots(
         3, 1, sharex=True, gridspec_kw={"height_ratios": [3.2, 1, 1]}
     )
-    if fold_columns(frame):
+    if has_scores(frame):
         _draw_scores(top, frame, task)
     else:
         _draw_losses(top, frame)
@@ -87,6 +87,23 @@ def _draw_scores(axis: Any, frame: pd.DataFrame, task: Task) -> None:
     measure = score_measure(frame["mean_score"], regression=task == "regression")
     error = measure != "accuracy"
     sign = -1.0 if error else 1.0
+    lambdas, mean = frame["lambda"], sign * frame["mean_score"]
+    spread = frame["std_score"] if fold_columns(frame) else 0.0 * mean
+    if fold_columns(frame):
+        _draw_folds(axis, frame, sign)
+    axis.plot(lambdas, mean, "o-", color=BLUE, linewidth=2, markersize=6, label="mean")
+    axis.set_ylabel(f"{measure}, left out")
+    if error:
+        if mean.max() > 20 * mean.min() > 0:
+            axis.set_yscale("log")
+        else:
+            axis.set_ylim(bottom=max(0.0, axis.get_ylim()[0]))
+    else:
+        axis.yaxis.set_major_formatter("{x:.0%}" if _wide(mean, spread) else "{x:.1%}")
+    axis.legend(frameon=False, fontsize=9)
+
+
+def _draw_folds(axis: Any, frame: pd.DataFrame, sign: float) -> None:
     lambdas, folds = frame["lambda"], fold_columns(frame)
     mean, spread = sign * frame["mean_score"], frame["std_score"]
     axis.fill_between(
@@ -104,16 +121,6 @@ def _draw_scores(axis: Any, frame: pd.DataFrame, task: Task) -> None:
         axis.plot(lambdas, sign * frame[fold], ".", color=GREY, markersize=4)
     if len(frame) == 1:  # a band of no width
         axis.errorbar(lambdas, mean, spread, color=BLUE, linewidth=5, alpha=0.3)
-    axis.plot(lambdas, mean, "o-", color=BLUE, linewidth=2, markersize=6, label="mean")
-    axis.set_ylabel(f"{measure}, left out")
-    if error:
-        if mean.max() > 20 * mean.min() > 0:
-            axis.set_yscale("log")
-        else:
-            axis.set_ylim(bottom=max(0.0, axis.get_ylim()[0]))
-    else:
-        axis.yaxis.set_major_formatter("{x:.0%}" if _wide(mean, spread) else "{x:.1%}")
-    axis.legend(frameon=False, fontsize=9)
 
 
 def _wide(mean: Any, spread: Any) -> bool:
@@ -124,7 +131,7 @@ def _wide(mean: Any, spread: Any) -> bool:
 def _mark(axis: Any, frame: pd.DataFrame, chosen: Any, task: Task) -> None:
     """A ring around the released model, and its λ above the axis, clear of every curve."""
     height, text = chosen["loss"], f"released: λ = {chosen['lambda']:g}"
-    if fold_columns(frame) and not np.isnan(chosen["mean_score"]):
+    if has_scores(frame) and not np.isnan(chosen["mean_score"]):
         measure = score_measure(frame["mean_score"], regression=task == "regression")
         told = {"mean squared error": "error", "mean loss": "loss"}.get(measure, "")
         height = -chosen["mean_score"] if told else chosen["mean_score"]

@@ -366,11 +366,15 @@ def _path_table(summary: dict[str, Any]) -> list[str]:
 
 
 def _spread(row: dict[str, Any], error: bool) -> str:
-    """A mean score and its spread; a λ at which a party stayed away has none."""
+    """A mean score, and its spread over folds where these are known.
+
+    A λ at which a party stayed away has none.
+    """
     if row["mean_score"] is None:
         return "–"
     score = -row["mean_score"] if error else row["mean_score"]
-    return f"{score:.4g} ± {row['std_score']:.2g}"
+    spread = row.get("std_score")
+    return f"{score:.4g}" if spread is None else f"{score:.4g} ± {spread:.2g}"
 
 
 def _capital(sentence: str) -> str:

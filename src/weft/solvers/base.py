@@ -73,7 +73,8 @@ class Stage:
         Spent from the beginning of the run to its end.
     scores
         Per fold: samples left out, their losses, and how many are predicted rightly (for a
-        regression: squared errors); not a number where nobody knows that.
+        regression: squared errors); not a number where nobody knows that. On shares, of all folds
+        together.
     """
 
     number: int

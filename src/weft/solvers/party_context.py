@@ -45,6 +45,10 @@ class PartyContext:
         Of how many samples the least that others read of this party must tell, by its own terms.
     rare_pairs
         Whether these let columns of two parties be unusual together in fewer samples.
+    tells_counts
+        Whether the coordinator may read how many samples there are of some classes.
+    foresee_moments
+        Objects to second moments that tell so many numbers of each column.
     openings
         Hides from the coordinator what all parties open; None under a cipher that hides nothing.
     """
@@ -62,4 +66,6 @@ class PartyContext:
     spend_rho: Callable[[float], None] = lambda rho: None
     min_batch: int = 1
     rare_pairs: bool = True
+    tells_counts: bool = True
+    foresee_moments: Callable[[int], None] = lambda numbers: None
     openings: OpeningPads | None = None

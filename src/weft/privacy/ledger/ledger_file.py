@@ -25,6 +25,7 @@ from weft.guards.min_batch_across_runs import Change
 from weft.matching.id_normalization import normal_ids
 from weft.matching.tokens import tokens_of
 from weft.privacy.ledger.earlier_folds import FoldCut, FoldMemory
+from weft.privacy.ledger.earlier_moments import MomentMemory
 from weft.privacy.ledger.earlier_samples import Attendance, Memory
 from weft.storage.atomic_files import StorageError, load_arrays, locked, save_arrays
 
@@ -66,7 +67,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     ledger than there were, never fewer. ``exposed`` counts the samples in feature sums that others
     saw. ``epsilon`` and ``delta`` are those of the noise in its model; zero: it released none.
     ``rho`` is what its feature sums with noise told. ``moments`` names the matrices over all
-    columns that went out with its model.
+    columns that went out with its model, ``numbers`` counts what they told of each column.
     """
 
     id: str
@@ -81,6 +82,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     delta: float = 0.0
     rho: float = 0.0
     moments: tuple[str, ...] = ()
+    numbers: int = 0
 
     @property
     def received(self) -> int:
@@ -112,6 +114,8 @@ class Pages:
         goes.
     folds
         How folds have cut the samples of the last runs that had any.
+    moments
+        How much second moments have told of each sample.
     """
 
     key: bytes
@@ -124,6 +128,7 @@ class Pages:
     attended: Memory = field(default_factory=Memory.new)
     versions: Memory = field(default_factory=Memory.new)
     folds: FoldMemory = field(default_factory=FoldMemory.new)
+    moments: MomentMemory = field(default_factory=MomentMemory.new)
 
     @classmethod
     def new(cls) -> Pages:
@@ -189,6 +194,10 @@ class Pages:
         """How many samples folds would put into parts of fewer, with those of earlier runs."""
         return self.folds.cut_apart(self.hashes(cut.ids), cut, at_least)
 
+    def moments_told(self, ids: NDArray[np.object_]) -> int:
+        """The most numbers about a column that second moments over one of these samples told."""
+        return self.moments.most(self.hashes(ids))
+
     def _version(self, samples: Hashes, who: Attendance) -> Hashes:
         """Under what samples stand with all that they bring."""
         pairs = np.stack([samples, who.contents], axis=1)
@@ -248,6 +257,7 @@ class Book:
         # Files from before folds were remembered have none.
         cuts = FoldMemory.new() if "folds.runs" not in arrays else None
         folds = cuts or FoldMemory.from_arrays(arrays, "folds")
+        moments = MomentMemory.from_arrays(arrays)
         counts = [arrays.get(name) for name in _COUNTS]
         whole = (
             sample is not None
@@ -268,7 +278,7 @@ class Book:
             runs = msgspec.json.decode(arrays["runs"].tobytes(), type=list[Run])
         except (KeyError, msgspec.MsgspecError):
             whole = False
-        if attended is None or versions is None or folds is None:
+        if attended is None or versions is None or folds is None or moments is None:
             whole = False
         if not whole or sample is None or key is None:
             raise self._damaged(f"{self.path} does not hold a ledger")
@@ -276,8 +286,9 @@ class Book:
         assert attended is not None
         assert versions is not None
         assert folds is not None
+        assert moments is not None
         counted = (received, shown, foreign, fewest)
-        return Pages(key.tobytes(), sample, *counted, runs, attended, versions, folds)
+        return Pages(key.tobytes(), sample, *counted, runs, attended, versions, folds, moments)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -310,6 +321,7 @@ class Book:
                 **pages.attended.to_arrays("attended"),
                 **pages.versions.to_arrays("versions"),
                 **pages.folds.to_arrays("folds"),
+                **pages.moments.to_arrays(),
             },
             durable=True,
         )

@@ -32,6 +32,7 @@ from weft.guards.min_batch_across_runs import Change
 from weft.guards.model_noise import ModelNoise
 from weft.matching.party_view import PartyView
 from weft.privacy.ledger.earlier_folds import FoldCut
+from weft.privacy.ledger.earlier_moments import refuse_further_moments
 from weft.privacy.ledger.earlier_samples import Attendance
 from weft.privacy.ledger.expected_exposure import sums_too_many
 from weft.privacy.ledger.ledger_file import Book, Cohort, Hashes, Kind, Pages, Run
@@ -84,7 +85,7 @@ class Account:
         draws: RandomnessLog | None = None,
     ) -> None:
         book = self._book = ledger.book(party)
-        self._strict = strict or most_explained < 1
+        self._strict, self._exposes = strict or most_explained < 1, not strict
         self._most_explained = most_explained
         self._kind, self._federation = kind, ledger.federation
         self._draws = RandomnessLog() if draws is None else draws
@@ -99,6 +100,7 @@ class Account:
         self._begun = self._noted = False
         self._epsilon = self._delta = self._rho = 0.0
         self._moments: tuple[str, ...] = ()
+        self._numbers = 0
 
     def open(
         self, view: PartyView, ids: Sequence[NDArray[np.object_]], sum_counter: SumCounter
@@ -229,6 +231,18 @@ class Account:
             self._put(pages, self._run(self._booked, None, who))
         return b""
 
+    def foresee_moments(self, numbers: int) -> None:
+        """Refuse matrices that tell so many numbers of each column, with those of earlier runs."""
+        self._numbers = numbers
+        self._once("moments ahead", lambda: self._refuse_moments(self._book.read()))
+
+    def _refuse_moments(self, pages: Pages | None) -> bytes:
+        who = self._attendance
+        if not self._exposes and pages is not None and who is not None:
+            before = pages.moments_told(who.ids)
+            refuse_further_moments(self._book.party, len(who.ids), before, self._numbers)
+        return b""
+
     def note_moments(self, names: tuple[str, ...]) -> None:
         """Write down which matrices over all columns go out, and over whom, before they do."""
         if self._moments:
@@ -239,8 +253,14 @@ class Account:
         self._begun = True
 
     def _write_moments(self) -> bytes:
+        who = self._attendance
         with self._book.locked():
-            self._put(self._open_pages(), self._run(self._booked, None, self._attendance))
+            pages = self._open_pages()
+            # Others may have come in between.
+            self._refuse_moments(pages)
+            if who is not None:
+                pages.moments.add(pages.hashes(who.ids), self._numbers)
+            self._put(pages, self._run(self._booked, None, who))
         return b""
 
     def note_folds(self, cut: FoldCut, objecting: Callable[[Callable[[int], int]], None]) -> None:
@@ -418,6 +438,7 @@ class Account:
             delta=self._delta,
             rho=self._rho,
             moments=self._moments,
+            numbers=self._numbers if self._moments else 0,
         )
 
 

@@ -134,7 +134,11 @@ class _Run:
             problem.take_aside(rows[:, at], bits)
 
     def _held_scores(self) -> list[list[float]] | None:
-        """Per fold, samples left out, their losses, and squared errors; see `Stage.scores`."""
+        """Samples left out, their losses, and squared errors, of all folds: see `Stage.scores`.
+
+        Parties know who is in which fold: told fold by fold to one of them, that submitted the
+        run, losses would be equations about single samples.
+        """
         layout, bounds = self._layout, self._exchange.errors.bounds
         if not layout.folds:
             return None
@@ -144,13 +148,10 @@ class _Run:
             self._exchange.slopes(self._guard.level, 0, held=True)
             self._take_aside(self._exchange.vector)
         losses = bounds.samples * np.array([held.loss() for held in self._held])
-        counts = self._exchange.folds.samples[layout.classes :: layout.classes].tolist()
-        by_fold = losses.reshape(-1, layout.classes).sum(axis=1)[1:].tolist()
-        return [
-            # The squared loss is half of the squared error; nobody knows how many are right.
-            [count, loss, 2 * loss if self._squared else math.nan]
-            for count, loss in zip(counts, by_fold, strict=True)
-        ]
+        count = float(self._exchange.folds.samples[layout.classes :: layout.classes].sum())
+        loss = float(losses[layout.classes :].sum())
+        # The squared loss is half of the squared error; nobody knows how many are right.
+        return [[count, loss, 2 * loss if self._squared else math.nan]]
 
     def _train_one(self, lam: float) -> bool:
         """Iterate for one λ; returns whether a limit of the whole run is reached."""

@@ -1,9 +1,11 @@
 """Folds of a sealed run: by row numbers that all parties share, so that nobody tells a word.
 
 Every party zeroes its shares of slopes in rows that a fold leaves out, held by it or not. So folds
-cannot follow from ids, as in sums: a fold is a set of row numbers, drawn anew in every run from a
-number that the parties share. The coordinator lacks it: it reads losses of whole folds, and would
-have an equation about single samples from every fold of every run if it knew who is in which.
+cannot follow from ids, as in sums: a fold is a set of row numbers, drawn from what the parties
+share and the coordinator lacks. It reads losses of whole folds, and would have an equation about
+single samples from every fold if it knew who is in which. The draw is the same in all runs of the
+same groups of samples, whatever their seed: losses of other folds would be further equations. To
+whoever submitted a run no fold's loss is told, but the total of all: a party knows folds.
 Each class of a fold is one more column of weights.
 """
 
@@ -30,6 +32,11 @@ def fold_of_rows(row_sizes: Ints, folds: int, draw: Words) -> Ints:
     return found
 
 
+def draw_label(row_sizes: Ints, folds: int) -> str:
+    """Under which folds are drawn: by how many samples there are of each cohort, and of folds."""
+    return f"{folds} folds of {row_sizes.tolist()}"
+
+
 def rows_of_folds(rows: int, folds: int) -> Ints:
     """How many rows every fold has, whatever the draw."""
     return np.bincount(np.arange(rows) % max(folds, 1), minlength=folds)[:folds]
@@ -46,6 +53,16 @@ def refuse_small(sizes: Sequence[float], least: int) -> None:
         raise ConfigError(
             f"folds = {len(sizes)} leaves out fewer than min_batch = {least} samples at once, and "
             "the coordinator reads their losses; use fewer folds"
+        )
+
+
+def refuse_small_classes(sizes: Floats | Ints, folds: int, least: int) -> None:
+    """The same by class: a class that a fold does not have at all is none of its."""
+    if ((sizes > 0) & (sizes < least)).any():
+        raise ConfigError(
+            f"folds = {folds} leaves out fewer than min_batch = {least} samples of a class at "
+            "once, and the coordinator reads losses by class; use fewer folds, or train with "
+            "mode = 'sums'"
         )
 
 
@@ -91,11 +108,28 @@ class FoldRows:
             squares = np.bincount(of, (labels**2).sum(axis=1), minlength=folds)
             told += [rounded_off(square) for square in squares.tolist()]
         else:
-            kinds = _kinds(self.problems)
-            kind = labels[:, 0] > 0 if labels.shape[1] == 1 else labels.argmax(axis=1)
-            counts = np.bincount(of * kinds + kind, minlength=folds * kinds)
-            told += np.minimum(counts, least).tolist()
+            told += np.minimum(self._of_classes(of, labels), least).tolist()
         return [float(value) for value in told]
+
+    def judged(self, counted: Ints, labels: Floats, own: int, least: int) -> list[float]:
+        """The same as totals of classes that tell nothing: refused here if ``own`` are not there.
+
+        ``counted`` are rows with a label, all of which are this party's.
+        """
+        folds = self.problems.folds
+        if not folds:
+            return []
+        of = self.fold[counted]
+        refuse_small(np.bincount(of, minlength=folds).tolist(), own)
+        refuse_small_classes(self._of_classes(of, labels), folds, own)
+        rows = np.bincount(self.fold, minlength=folds).tolist()
+        return [float(value) for value in rows + [least] * folds * _kinds(self.problems)]
+
+    def _of_classes(self, of: Ints, labels: Floats) -> Ints:
+        """How many samples every fold has of every class."""
+        kinds = _kinds(self.problems)
+        kind = labels[:, 0] > 0 if labels.shape[1] == 1 else labels.argmax(axis=1)
+        return np.bincount(of * kinds + kind, minlength=self.problems.folds * kinds)
 
 
 @dataclass(frozen=True)
@@ -123,12 +157,8 @@ class FoldSizes:
         samples, others = np.array(totals[:count]), np.array(totals[count:])
         squares = others if squared else np.zeros(count)
         refuse_small(samples.tolist(), least)
-        if not squared and ((others > 0) & (others < least)).any():
-            raise ConfigError(
-                f"folds = {count} leaves out fewer than min_batch = {least} samples of a class at "
-                "once, and the coordinator reads losses by class; use fewer folds, or train with "
-                "mode = 'sums'"
-            )
+        if not squared:
+            refuse_small_classes(others, count, least)
 
         def spread(values: Floats) -> Floats:
             return np.concatenate([np.zeros(classes), np.repeat(values, classes)])

@@ -24,7 +24,7 @@ from weft.solvers.sealed.digit_widths import (
     Widths,
     largest_noise,
 )
-from weft.solvers.sealed.fold_rows import FoldRows, refuse_small, rows_of_folds
+from weft.solvers.sealed.fold_rows import FoldRows, draw_label, refuse_small, rows_of_folds
 from weft.solvers.sealed.messages import (
     BEGIN,
     FIRST,
@@ -132,15 +132,19 @@ class SealedParty(SlopeShares):
         self._table = table
         layout = self._all_problems
         refuse_small(rows_of_folds(table.n_rows, layout.folds).tolist(), view.min_batch)
-        draw = self._pads.common_words("folds", table.n_rows)
-        folds = self._fold_rows = FoldRows.of(layout, message.shapes.row_sizes, draw)
+        sizes = message.shapes.row_sizes
+        draw = self._pads.lasting_words(draw_label(sizes, layout.folds), table.n_rows)
+        folds = self._fold_rows = FoldRows.of(layout, sizes, draw)
         labels = self._context.labels[view.counted_rows]
         self._check_table(table, block)
         moved = round_cells(block, CELL_BITS)
         responses = labels if self._squared else None
         bounds = own_bounds(block, moved, self._context.table.squares, responses)
         counted = self._place.rows[view.counted_rows]
-        bounds += folds.totals(counted, labels, view.min_batch, squared=self._squared)
+        if self._squared or self._context.tells_counts or not view.labelled.any():
+            bounds += folds.totals(counted, labels, view.min_batch, squared=self._squared)
+        else:
+            bounds += folds.judged(counted, labels, self._context.min_batch, view.min_batch)
         told = pack_scalars(self._cipher, "bounds", *bounds)
         return BeginReply(seed=self._seed, bounds=told)
 

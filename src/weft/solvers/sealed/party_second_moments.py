@@ -7,7 +7,8 @@ multiplied with A, and the product with A again, by opened differences.
 
 Shares stay with the parties until the release, which hands them to whoever gets the model. Moments
 of sparse columns would tell single rows, whoever reads them, and so would a Hessian where nearly
-all σ'(z) are zero: see `moment_guard`, for which parties open sums of σ'(z) to all, with noise.
+all σ'(z) are zero: see `second_moment_guard`, for which parties open sums of σ'(z) to all, with
+noise.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from weft.solvers.sealed.party_shares import cut_scores, noise
 from weft.solvers.sealed.second_moment_guard import (
     check_moments,
     matrices_of,
+    numbers_told,
     refuse_decided,
     row_groups,
 )
@@ -109,9 +111,11 @@ class SealedMomentsParty(SealedParty):
                 table,
                 cells,
                 matrices=self._matrices,
+                hessian="hessian" in self._asked_for and not self._squared,
                 least=context.min_batch,
                 rare_pairs=context.rare_pairs,
             )
+            context.foresee_moments(numbers_told(table.n_columns, self._matrices))
 
     def _all_masked(self) -> Words:
         """E as one table."""

@@ -1,8 +1,9 @@
 """Which second moments a party has no part in, since they would tell single rows to their readers.
 
 A column's moments tell of the rows that differ from its most common value, a pair's of those where
-both do: an entry with few such rows tells these, and so do combinations of columns. A reader that
-is a party takes off what it holds itself: of the rest, too, there must be enough.
+both do: an entry with few such rows tells these, and so do combinations of columns. Readers that
+are parties take off what they hold, alone or together: of the rest, too, there must be enough,
+whichever of them collude.
 """
 
 from __future__ import annotations
@@ -11,17 +12,19 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from weft.array_types import Floats, Ints
+from weft.array_types import Flags, Floats, Ints
 from weft.errors import ConfigError
 from weft.matching.party_view import PartyView
 from weft.solvers.sealed.column_combinations import stands_for_few
-from weft.solvers.sealed.table_positions import Place, WholeTable
+from weft.solvers.sealed.table_positions import WholeTable
 from weft.solvers.settings import Settings
 
 #: Rows by column and matrix: a tenth as many numbers are opened as there are cells, at most.
 ROWS_PER_COLUMN = 5
 #: Fewer matrices count as so many: a Hessian and a Gram matrix.
 _FEWEST_MATRICES = 2
+#: Sets of rows that groups of readers hold together, of one party's rows.
+_MOST_SETS = 256
 
 _LEAVE_OUT = "or leave second_moments out"
 _FEW_ROWS = (
@@ -43,6 +46,15 @@ _RARE_PAIRS = (
     "samples than min_batch; leave out 0/1 columns, agree on allow_rare_pairs = true if that is "
     f"meant, {_LEAVE_OUT}"
 )
+_MANY_GROUPS = (
+    "refuses second moments, since others hold its samples in more combinations than can be looked "
+    "at, and each group of readers could take off what it holds; let fewer parties share samples, "
+    f"{_LEAVE_OUT}"
+)
+_FEW_FOR_HESSIAN = (
+    "refuses the Hessian of so few samples, which would tell their rows even if all of them were "
+    f"undecided; bring more samples, ask for the Gram matrix alone, {_LEAVE_OUT}"
+)
 _DECIDED = (
     "refuses the Hessian at this model, which would tell the rows of the few samples that are "
     "undecided there; take a larger lam, ask for the Gram matrix alone, "
@@ -50,9 +62,14 @@ _DECIDED = (
 )
 
 
+def numbers_told(columns: int, matrices: int) -> int:
+    """How many numbers matrices tell of each column."""
+    return max(matrices, _FEWEST_MATRICES) * columns
+
+
 def refuse_few_rows(rows: int, columns: int, matrices: int) -> None:
     """Refuse to tell as many numbers as there are cells behind them, nearly."""
-    if rows < ROWS_PER_COLUMN * max(matrices, _FEWEST_MATRICES) * columns:
+    if rows < ROWS_PER_COLUMN * numbers_told(columns, matrices):
         raise ConfigError(_FEW_ROWS)
 
 
@@ -111,6 +128,7 @@ def check_moments(
     cells: Floats,
     *,
     matrices: int,
+    hessian: bool,
     least: int,
     rare_pairs: bool,
 ) -> None:
@@ -124,12 +142,14 @@ def check_moments(
         Of this party, in its rows and columns.
     matrices
         How many are opened.
+    hessian
+        Whether some of them weigh rows: how much is known when the model is, but not more than all.
     least
         Of how many rows each must tell; one: any number.
     rare_pairs
         Whether columns of two parties may be unusual together in fewer rows.
     """
-    refuse_few_rows(view.n_samples, table.n_columns, matrices)
+    refuse_few_rows(table.n_rows - _left_out(view, table), table.n_columns, matrices)
     if least <= 1:
         return
     whole, place = _undivided(view, cells), table.places[view.party]
@@ -139,6 +159,8 @@ def check_moments(
         if not len(rows):
             continue
         refuse_few_rows(len(rows), columns, matrices)
+        if hessian:
+            _refuse_few_undecided(len(rows), columns, least, _FEW_FOR_HESSIAN)
         if rows.tobytes() not in seen:
             seen.add(rows.tobytes())
             refuse_sparse(whole[rows], least)
@@ -173,9 +195,10 @@ def refuse_decided(view: PartyView, table: WholeTable, sums: Sequence[float], le
     sums
         Σσ'(z) at least, over `row_groups`.
     """
-    everywhere, *groups = row_groups(table)
+    groups = row_groups(table)[1:]
     # Samples that are left out are rows of zeros, whose σ'(z) is a quarter.
-    _refuse_few_undecided(4 * sums[0] - (len(everywhere) - view.n_samples), table.n_columns, least)
+    undecided = 4 * sums[0] - _left_out(view, table)
+    _refuse_few_undecided(undecided, table.n_columns, least, _DECIDED)
     if least <= 1:
         return
     told = dict(zip((group.tobytes() for group in groups), sums[1:], strict=True))
@@ -183,13 +206,18 @@ def refuse_decided(view: PartyView, table: WholeTable, sums: Sequence[float], le
     for rows, columns in _regions(table, view.party):
         if (~view.left_out[rows]).any():
             undecided = 4 * told[own.rows[rows].tobytes()] - view.left_out[rows].sum()
-            _refuse_few_undecided(undecided, columns, least)
+            _refuse_few_undecided(undecided, columns, least, _DECIDED)
 
 
-def _refuse_few_undecided(undecided: float, columns: int, least: int) -> None:
+def _refuse_few_undecided(undecided: float, columns: int, least: int, why: str) -> None:
     # One matrix: two, as for rows, would refuse nearly separable tables of hundreds of samples.
     if undecided < ROWS_PER_COLUMN * max(columns, least):
-        raise ConfigError(_DECIDED)
+        raise ConfigError(why)
+
+
+def _left_out(view: PartyView, table: WholeTable) -> int:
+    """Samples of the whole table that are left out: as told, or as a lone label holder knows."""
+    return max(table.n_rows - view.n_samples, int(view.left_out.sum()))
 
 
 def _undivided(view: PartyView, cells: Floats) -> Floats:
@@ -204,21 +232,33 @@ def _undivided(view: PartyView, cells: Floats) -> Floats:
 def _regions(table: WholeTable, party: int) -> Iterator[tuple[Ints, int]]:
     """Rows of this party that some entries are about, for others, and columns that they have.
 
-    All of them; those that another party, or all others together, lack: what is left of an entry
-    when they take off their part; and those that they have with other columns: products with these
-    are equations for the cells of this party, whose factors they know.
+    All of them; those that another party, or several together, lack: what is left of an entry when
+    they take off their part; and those that they have with other columns: products with these are
+    equations for the cells of this party, whose factors they know.
     """
     own = table.places[party]
-    others = [place for number, place in enumerate(table.places) if number != party]
     yield np.arange(len(own.rows)), len(own.columns)
-    together = [Place(_joined(others, "rows"), _joined(others, "columns"))]
-    for other in others + together * (len(others) > 1):
-        known = np.isin(own.rows, other.rows)
+    others = [place for number, place in enumerate(table.places) if number != party]
+    held = [np.isin(own.rows, other.rows) for other in others]
+    for known in _unions(held):
         yield np.flatnonzero(~known), len(own.columns)
-        both = np.union1d(own.columns, other.columns)
-        if len(both) > len(own.columns):
-            yield np.flatnonzero(known), len(both)
+        # All who hold none but these rows: no group that holds them all has more columns.
+        columns = [
+            other.columns
+            for other, mine in zip(others, held, strict=True)
+            if mine.any() and not (mine & ~known).any()
+        ]
+        both = len(np.unique(np.concatenate([own.columns, *columns])))
+        if both > len(own.columns):
+            yield np.flatnonzero(known), both
 
 
-def _joined(places: Sequence[Place], axis: str) -> Ints:
-    return np.unique(np.concatenate([getattr(place, axis) for place in places]))
+def _unions(sets: Sequence[Flags]) -> list[Flags]:
+    """What one or several of these sets cover, each once."""
+    found: dict[bytes, Flags] = {}
+    for each in sets:
+        new = [each, *(each | before for before in found.values())]
+        found.update((union.tobytes(), union) for union in new)
+        if len(found) > _MOST_SETS:
+            raise ConfigError(_MANY_GROUPS)
+    return list(found.values())
