@@ -107,6 +107,7 @@ def test_a_site_drafts_its_policy_and_is_told_how_to_join(weft, hospitals, kit):
     policy = read_policy(out)
     assert policy.columns == ("age", "weight", "ward")
     assert (policy.limits.kinds, policy.most_runs) == (("linear",), 20)
+    assert policy.limits.most_iterations == 300
     reading = hospitals.folder / "reading.toml"
     assert read_reading(reading).columns["ward"].kind == "category"
     joining = outcome.out.replace("\n", " ").split("then ")[1]
@@ -114,6 +115,15 @@ def test_a_site_drafts_its_policy_and_is_told_how_to_join(weft, hospitals, kit):
         assert part in joining
     for part in (f"--reading {reading}", f"--policy {out}", "--roster ROSTER"):
         assert part in joining
+    hospitals.north["insurance"] = [7_560_000_000 + 7919 * row for row in range(40)]
+    hospitals.north["phone"] = [f"+41 79 {row:07}" for row in range(40)]
+    hospitals.north["dose"] = [row + 0.5 for row in range(40)]
+    hospitals.write()
+    named = hospitals.folder / "named.toml"
+    reading.unlink()
+    assert weft("init", north, "--site", "kits/north", "--out", named).code == 0
+    assert read_policy(named).columns == ("age", "weight", "ward", "dose")
+    assert "# insurance, phone" in named.read_text()
     again = weft("init", north, "--site", "kits/north", "--out", out)
     assert (again.code, again.out) == (2, "")
     kit.kind = "coordinator"

@@ -147,12 +147,8 @@ def test_joint_predictions_have_the_same_bits(name, cipher):
     split = cut(name)
     model = train(split, quick(cipher="plain", local="practical")).model
     with interpose(Middle()):
-        ids, clear = joint.predict_scores(
-            model, split.parties, overlap=split.overlap, cipher="plain"
-        )
-        again, hidden = joint.predict_scores(
-            model, split.parties, overlap=split.overlap, cipher=cipher
-        )
+        ids, clear = joint.predict_scores(model, split.parties, cipher="plain")
+        again, hidden = joint.predict_scores(model, split.parties, cipher=cipher)
     assert ids.tolist() == again.tolist()
     assert clear.tobytes() == hidden.tobytes()
     pooled = pool(split)

@@ -79,9 +79,9 @@ def models(table, quick):
 def test_joint_scores_are_the_models_decision_on_the_pooled_table(
     table, models, classes, scaling, kind, overlap, form
 ):
-    model = models(classes, scaling)
+    model = replace(models(classes, scaling), overlap=overlap)
     tiles = new_tiles(table, kind, classes, form)
-    ids, scores = predict_scores(model, tiles, overlap=overlap)
+    ids, scores = predict_scores(model, tiles)
     expected_ids, expected = central_scores(model, tiles, overlap)
     assert ids.tolist() == expected_ids.tolist()
     assert scores.shape == expected.shape

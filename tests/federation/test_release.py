@@ -28,6 +28,7 @@ def test_a_party_that_knows_no_reader_seals_nothing():
         constant=np.zeros(1, bool),
         row_factor=1.0,
         missing="error",
+        overlap="mean",
     )
     with pytest.raises(ProtocolError, match="party north does not know who gets the model; give"):
         release.seal(held, None, None)

@@ -43,9 +43,11 @@ LAM, GAP = 0.05, 1e-4
 #: What each site's owner insists on; OFFERED stands for the columns.
 KINDS = ("linear", "predict", "check")
 POLICIES = {
-    "north": 'solvers = ["hyfdca", "hyfem", "sealed"]\nkinds = ["linear", "predict", "check"]',
+    "north": 'solvers = ["hyfdca", "hyfem", "sealed"]\n'
+    'kinds = ["linear", "predict", "check"]\naskers = ["south"]',
     "south": 'ciphers = ["pad", "bfv"]\nkinds = ["linear", "predict", "check"]',
-    "west": 'columns = OFFERED\nmost_runs = 4\nkinds = ["linear", "predict", "check"]',
+    "west": "columns = OFFERED\nmost_runs = 4\n"
+    'kinds = ["linear", "predict", "check"]\naskers = ["south"]',
 }
 #: Rows of new samples that every party holds some columns of.
 NEW_ROWS = (200, 220)

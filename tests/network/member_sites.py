@@ -14,7 +14,7 @@ from weft.privacy.agreement import Limits, SitePolicy
 from weft.privacy.ledger.run_booking import Ledger
 
 #: Limits of sites that agree to all kinds of runs.
-AGREES = Limits(kinds=("linear", "predict", "check"))
+AGREES = Limits(kinds=("linear", "predict", "check"), askers=("south",))
 
 
 class MemberSites:
@@ -37,14 +37,14 @@ class MemberSites:
 
     def ask(self, task, post=MemoryTransport):
         """Run a task to its end; the folder of what the coordinator hands out."""
-        transport = post([self._place(name) for name in self.names])
+        transport = post([self._place(name) for name in task.parties])
         run = self.folder / "coordinator"
         coordinate_run(lambda parties: transport, run, task, Progress("p-1"))
         return run / RESULTS
 
     def _place(self, name):
         def open_party(request):
-            party = self.members[name].open_party(request.plan, request.memory)
+            party = self.members[name].open_party(request.plan, request.memory, request.run)
             return ModelSavingParty(party, self.folder / "saved" / name)
 
         return Place(name, self.folder / "sites" / name, open_party)

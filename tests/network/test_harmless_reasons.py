@@ -14,6 +14,7 @@ from weft.federation.model import Model
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN
 from weft.network.envelope import Hello, decode_reply, encode
+from weft.network.prediction_job import sign_prediction
 from weft.network.run_description import LinearTask, PredictTask
 from weft.network.site_endpoint import Site
 from weft.network.site_member import SiteMember
@@ -37,6 +38,8 @@ def tile(cells=((1.0, 2.0), (3.0, 4.0), (5.0, 6.0)), labels=(1.0, 2.0, 3.0)):
 def refusal(tmp_path, task, held, new=None, *, tells=True):
     """What a site answers that is asked to take part in a run, and what its own log says."""
     keys = ephemeral_keys(("north",))
+    if isinstance(task, PredictTask):
+        task = sign_prediction(task, "r-1", keys["north"].identity)
     folder = tmp_path / "models"
     (folder / "run").mkdir(parents=True)
     MODEL.save(folder / "run" / "model.npz")
@@ -49,7 +52,7 @@ def refusal(tmp_path, task, held, new=None, *, tells=True):
     )  # fmt: skip
     site = Site(
         tmp_path / "site",
-        lambda request: OpenedParty(member.open_party(request.plan, request.memory)),
+        lambda request: OpenedParty(member.open_party(request.plan, request.memory, "r-1")),
         tells_columns=tells,
     )
     return decode_reply(site.answer(encode(Hello("r-1", pack(task.told()))))).reason
@@ -65,8 +68,9 @@ def training(loss="squared"):
 
 
 PREDICTING = PredictTask(
-    name="p", parties=("north",), asker="north", model=MODEL.fingerprint.hex(), width=1
-)
+    name="p", parties=("north",), asker="north", model=MODEL.fingerprint.hex(), width=1,
+    overlap="mean", signature="",
+)  # fmt: skip
 BLANK = tile(cells=((1.0, 2.0), (np.nan, 4.0), (5.0, 6.0)))
 CASES = {
     "blank": (training(), BLANK, None, "has blank cells in column 'age', for which this run"),

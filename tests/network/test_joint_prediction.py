@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
+
 import msgspec
 import numpy as np
 import pandas as pd
@@ -14,16 +17,21 @@ from weft.crypto.ciphers.block_format import read_block, words_of
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.sealed_letters import LetterError, read_letter
 from weft.errors import ProtocolError, WeftError
+from weft.federation.joint_coordinator import sum_scores
+from weft.federation.joint_party import JointParty
 from weft.federation.joint_prediction import predict_scores
 from weft.federation.model import Model
 from weft.guards.terms import OPEN
-from weft.network.prediction_job import SealedScores, read_scores
+from weft.network.prediction_job import SealedScores, read_scores, sign_prediction
 from weft.network.run_description import PredictTask
 from weft.network.run_results import RESULTS
 from weft.privacy.agreement import Consent, Limits
 from weft.privacy.ledger.run_booking import Ledger
+from weft.protocol import LocalChannel
 
 ASKER = "south"
+#: Terms under which no two parties alone share a sum.
+CAREFUL = msgspec.structs.replace(OPEN, allow_pairs=False, min_contributors=3)
 #: Rows and columns of new samples at each party; nobody but north has the first five samples.
 CUTS = {
     "north": (range(30), ("a", "b")),
@@ -74,9 +82,24 @@ def sites(tmp_path, files, keys, model):
     return sites_of(tmp_path, files, keys, model)
 
 
-def task_for(model, /, **changes):
-    told = {"model": model.fingerprint.hex(), "width": 3, "matching": "hmac", "asker": ASKER}
+def unsigned(model, /, **changes):
+    told = {
+        "model": model.fingerprint.hex(), "width": len(model.coef), "matching": "hmac",
+        "asker": ASKER, "overlap": model.overlap, "signature": "",
+    }  # fmt: skip
     return PredictTask(**{"name": "p", "parties": tuple(CUTS), **told, **changes})
+
+
+@pytest.fixture(scope="module")
+def task_for(keys):
+    """A task that the party which asks has signed, for the run of these tests."""
+    return lambda model, /, **changes: sign_prediction(
+        unsigned(model, **changes), "p-1", keys[ASKER].identity
+    )
+
+
+def asked_by(*askers, **limits):
+    return Limits(kinds=("predict",), askers=askers or (ASKER,), **limits)
 
 
 def tiles_of(files, model):
@@ -99,7 +122,9 @@ class Killing(MemoryTransport):
 
 
 @pytest.mark.parametrize("post", [MemoryTransport, Killing])
-def test_the_asker_gets_the_scores_of_one_process_to_the_bit(sites, files, keys, model, post):
+def test_the_asker_gets_the_scores_of_one_process_to_the_bit(
+    sites, files, keys, model, task_for, post
+):
     returned = sites.ask(task_for(model, matching="oprf"), post)
     found = read_scores(returned, keys[ASKER].identity, model)
     ids, scores = in_one_process(files, model)
@@ -112,7 +137,7 @@ def test_the_asker_gets_the_scores_of_one_process_to_the_bit(sites, files, keys,
     assert (table[["score x", "score y", "score z"]].to_numpy() == scores).all()
 
 
-def test_nobody_but_the_asker_can_read_a_score(sites, files, keys, model):
+def test_nobody_but_the_asker_can_read_a_score(sites, files, keys, model, task_for):
     """What crosses is recorded: ciphertext, and a letter that only the asker opens."""
     _, scores = in_one_process(files, model)
     crossed = []
@@ -197,25 +222,37 @@ def test_more_than_agreed_is_not_explained_by_predictions(tmp_path, files, model
         ({}, {"north": Limits()}, "refuses a job of kind 'predict', since only linear may be run"),
         (
             {},
-            {"west": Limits(kinds=("predict",), askers=("west", "north"))},
+            {"west": asked_by("west", "north")},
             "west refuses to show scores to south, since only west and north may ask",
         ),
         (
             {},
-            {"west": Limits(kinds=("predict",), least_asked=16)},
+            {"west": asked_by(least_asked=16)},
             "west refuses scores of so few samples of its, of which least_asked = 16",
         ),
         (
             {},
-            {"north": Limits(kinds=("predict",), most_asked=19)},
+            {"north": asked_by(most_asked=19)},
             "north refuses scores of so many samples of its, of which most_asked = 19",
         ),
+        (
+            {},
+            {"north": asked_by(most_scores=59)},
+            "north refuses further scores of its samples, since all joint predictions may show "
+            "most_scores = 59",
+        ),
+        (
+            {},
+            {"west": Limits(kinds=("predict",))},
+            r"nor the roster says who may ask; its owner adds askers = \['south'\] to its policy",
+        ),
+        ({"overlap": "sum"}, {}, "refuses overlap = 'sum', since the model was trained with overl"),
         ({"model": "00" * 16}, {}, "does not have the model that scores are asked of"),
         ({"asker": "east"}, {}, "'east' asks for scores, but is not among the parties"),
     ],
 )
 def test_a_site_refuses_what_it_did_not_agree_to(
-    tmp_path, files, keys, model, changes, limits, words
+    tmp_path, files, keys, model, task_for, changes, limits, words
 ):
     sites = sites_of(tmp_path, files, keys, model, limits)
     with pytest.raises(WeftError, match=words):
@@ -224,14 +261,17 @@ def test_a_site_refuses_what_it_did_not_agree_to(
     assert not (tmp_path / "coordinator" / RESULTS).exists()
 
 
-@pytest.mark.parametrize("limits", [{"least_asked": 15}, {"most_asked": 15}])
-def test_as_many_samples_as_agreed_are_scored(tmp_path, files, keys, model, limits):
-    sites = sites_of(tmp_path, files, keys, model, {"west": Limits(kinds=("predict",), **limits)})
+@pytest.mark.parametrize("limits", [{"least_asked": 15}, {"most_asked": 15}, {"most_scores": 45}])
+def test_as_many_samples_as_agreed_are_scored(tmp_path, files, keys, model, task_for, limits):
+    sites = sites_of(tmp_path, files, keys, model, {"west": asked_by(**limits)})
     assert (sites.ask(task_for(model)) / "sealed_scores.msgpack").exists()
 
 
-def test_sites_that_were_told_of_different_askers_show_nothing(sites, model):
-    """A coordinator that tells west of another asker than the others."""
+def test_sites_that_were_told_of_different_askers_show_nothing(
+    tmp_path, files, keys, model, task_for
+):
+    """A coordinator tells west that north asks, which may ask but did not."""
+    sites = sites_of(tmp_path, files, keys, model, {"west": asked_by("north", ASKER)})
 
     class Lying(MemoryTransport):
         def send(self, envelopes, timeout):
@@ -241,7 +281,7 @@ def test_sites_that_were_told_of_different_askers_show_nothing(sites, model):
             }
             return super().send(changed, timeout)
 
-    with pytest.raises(ProtocolError, match="another party that asks, or of another model"):
+    with pytest.raises(ProtocolError, match="is not signed with the keys of 'north'"):
         sites.ask(task_for(model), Lying)
     assert not list(sites.folder.rglob("predictions.csv"))
 
@@ -262,10 +302,13 @@ def _renamed(packed):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--network", "kit"], "--network needs --joint CONFIG and --party NAME"),
-        (["--network", "kit", "--joint", "study.toml"], "--party NAME"),
+        (["--network", "kit"], "--network needs --joint CONFIG, --party NAME and its --keys"),
+        (["--network", "kit", "--joint", "study.toml", "--party", "south"], "and its --keys"),
         (["--resume", "p-1", "new.csv"], "--resume, and --party with --joint, are for --network"),
-        (["--network", "kit", "--joint", "study.toml", "--party", "south"], "kit"),
+        (
+            ["--network", "kit", "--joint", "study.toml", "--party", "south", "--keys", "keys"],
+            "kit",
+        ),
     ],
 )
 def test_what_cannot_be_asked_is_one_sentence(weft, tmp_path, model, options, words):
@@ -278,14 +321,81 @@ def test_what_cannot_be_asked_is_one_sentence(weft, tmp_path, model, options, wo
 
 @pytest.mark.parametrize("overlap", ["mean", "first"])
 def test_a_party_that_asks_and_claims_columns_of_others_gets_nothing(
-    tmp_path, files, keys, model, overlap
+    tmp_path, files, keys, model, task_for, overlap
 ):
     """With zeros in the place of a column that others have, scores would tell theirs."""
     for name, path in files.items():
         held = pd.read_csv(path)
         held = held[held["id"].isin([f"n{row}" for row in range(10, 25)])]
         held.assign(**({"b": 0.0} if name == ASKER else {})).to_csv(path, index=False)
-    terms = msgspec.structs.replace(OPEN, allow_pairs=False, min_contributors=3)
-    sites = sites_of(tmp_path, files, keys, model, terms=terms)
+    model = replace(model, overlap=overlap)
+    sites = sites_of(tmp_path, files, keys, model, terms=CAREFUL)
     with pytest.raises(WeftError, match="of which the party that asks brings columns of its too"):
-        sites.ask(task_for(model, overlap=overlap))
+        sites.ask(task_for(model))
+
+
+@pytest.mark.parametrize(
+    ("signer", "run"), [("west", "p-1"), (ASKER, "p-2"), (None, "")], ids=["other", "old", "none"]
+)
+def test_only_the_party_that_asks_can_hand_a_question_in(sites, keys, model, signer, run):
+    """Not a submitter or a coordinator in its name, and not with a question of an earlier run."""
+    asked = unsigned(model)
+    if signer is not None:
+        asked = sign_prediction(asked, run, keys[signer].identity)
+    with pytest.raises(WeftError, match="is not signed with the keys of 'south'"):
+        sites.ask(asked)
+    assert not list(sites.folder.rglob("predictions.csv"))
+
+
+def test_all_that_is_asked_is_signed(sites, keys, model, task_for):
+    changed = msgspec.structs.replace(task_for(model), parties=("south", "north", "west"))
+    with pytest.raises(WeftError, match="is not signed with the keys of 'south'"):
+        sites.ask(changed)
+
+
+def test_a_coordinator_cannot_choose_what_counts_for_a_cell_of_two(files, model):
+    """Scores under mean and sum differ by a cell that two parties hold."""
+    tiles, lying = tiles_of(files, model), replace(model, overlap="sum")
+    parties = {
+        name: JointParty(name, held, model, keys, "pad")
+        for (name, held), keys in zip(tiles.items(), ephemeral_keys(tiles).values(), strict=True)
+    }
+    channel = LocalChannel({name: party.on for name, party in parties.items()}, record=False)
+    with pytest.raises(ProtocolError, match="was told that overlap = 'sum', but the model was tr"):
+        sum_scores(channel, model=model.fingerprint, width=3, cipher="pad", overlap=lying.overlap)
+
+
+def again(sites):
+    """Another run at the same sites: the last one is gone from their journals, not the ledgers."""
+    for place in ("coordinator", "sites", "saved"):
+        shutil.rmtree(sites.folder / place, ignore_errors=True)
+    return sites
+
+
+def test_scores_of_all_predictions_are_counted_over_restarts(
+    tmp_path, files, keys, model, task_for
+):
+    """North shows twenty samples times three scores at a time, of a hundred in all."""
+    sites = sites_of(tmp_path, files, keys, model, {"north": asked_by(most_scores=100)})
+    sites.ask(task_for(model), Killing)
+    (asked,) = Ledger(tmp_path / "ledger-north").book("north").read().questions()
+    assert (asked.asker, asked.samples, asked.scores) == ("south", 20, 60)
+    assert asked.company == tuple(CUTS)
+    with pytest.raises(WeftError, match="north refuses further scores of its samples"):
+        again(sites).ask(task_for(model))
+    # What was refused counts for nothing.
+    assert len(Ledger(tmp_path / "ledger-north").book("north").read().questions()) == 1
+
+
+def test_cells_of_two_parties_are_scored_in_one_company_only(
+    tmp_path, files, keys, model, task_for
+):
+    """North and west both have the first column; without west, north's own values would count."""
+    sites = sites_of(tmp_path, files, keys, model, terms=CAREFUL)
+    for path in files.values():
+        held = pd.read_csv(path)
+        held[held["id"].isin([f"n{row}" for row in range(10, 25)])].to_csv(path, index=False)
+    sites.ask(task_for(model))
+    with pytest.raises(WeftError, match="ask with north, south, west, in this order"):
+        again(sites).ask(task_for(model, parties=("west", "north", "south")))
+    assert (again(sites).ask(task_for(model)) / "sealed_scores.msgpack").exists()

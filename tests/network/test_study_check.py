@@ -16,6 +16,7 @@ from weft.crypto.keys import ephemeral_keys, new_keys
 from weft.data import Tile
 from weft.data.columns.column_rules import ColumnRule, encode_rules
 from weft.errors import ConfigError, WeftError
+from weft.federation.check_messages import CHECK_FILES
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN, Terms
 from weft.network.check_job import read_check
@@ -24,6 +25,7 @@ from weft.network.run_description import CheckTask
 from weft.network.site_member import load_member
 from weft.privacy.agreement import Limits
 from weft.privacy.ledger.run_booking import Ledger
+from weft.protocol import Nothing
 from weft.solvers.settings import Settings
 
 #: Rows of a table of a hundred and columns; south and west share four samples that north lacks.
@@ -35,11 +37,11 @@ CUTS = {
 TERMS = msgspec.structs.replace(OPEN, min_batch=10)
 
 
-def tiles(**changes):
+def tiles(cuts=CUTS, **changes):
     """Names of columns and labels may be changed by party."""
     cells, labels = np.random.default_rng(0).normal(size=(100, 3)), np.arange(100) % 2
     found = {}
-    for name, (rows, columns) in CUTS.items():
+    for name, (rows, columns) in cuts.items():
         named, told = changes.get(name, (columns, labels[list(rows)] if name != "west" else None))
         told = None if told is None else np.asarray(told)[: len(rows)]
         block = cells[list(rows)][:, : len(named)]
@@ -143,6 +145,70 @@ def test_sites_say_what_they_would_refuse_without_counts(tmp_path, keys):
     assert any("lacks columns" in sentence for _, sentence in said)
     # Terms may be named, sizes of groups not.
     assert not any(re.search(r"\b(4|20|36|40|44|60|80)\b", sentence) for _, sentence in said)
+
+
+def all_that_is_told(folder, keys, held, asked):
+    """What a submitter gets of a check, or why it got nothing."""
+    try:
+        return read_check(MemberSites(folder, keys, held, terms=TERMS).ask(asked))
+    except WeftError as error:
+        return error.told
+
+
+@pytest.mark.parametrize("solver", ["auto", "sealed"])
+def test_no_min_batch_of_a_submitter_tells_the_size_of_a_small_group(tmp_path, keys, solver):
+    """South and west share four samples that north lacks, or seven: no check differs in a word."""
+    asked = [
+        task(
+            settings=Settings(lam=0.1, loss="logistic", solver=solver),
+            terms=msgspec.structs.replace(OPEN, min_batch=least),
+        )
+        for least in (10, 65)
+    ]
+    told = []
+    for small in (4, 7):
+        cuts = {
+            "north": (range(60), ("age", "dose")),
+            "south": (range(20, 60 + small), ("marker", "pressure")),
+            "west": (range(20, 60 + small), ("height", "weight")),
+        }
+        held = tiles(cuts)
+        told.append(
+            [
+                all_that_is_told(tmp_path / f"{small}-{i}", keys, held, one)
+                for i, one in enumerate(asked)
+            ]
+        )
+    assert told[0] == told[1]
+    assert told[0][0]["groups"][-1]["samples"] == "<10"
+
+
+def test_labels_that_a_study_names_are_not_found_out(tmp_path, keys):
+    """A check says the same whether or not a site has samples with them."""
+    told = [
+        all_that_is_told(tmp_path / str(i), keys, tiles(), task(positive=named))
+        for i, named in enumerate([(1,), (7,), ("zebra",)])
+    ]
+    assert told[0] == told[1] == told[2]
+    assert told[0]["classes"] == 2
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_notes_name_no_column_where_a_site_keeps_columns_back(tmp_path, keys, tells):
+    new_keys(tmp_path / "keys-north", ("north",))
+    rows = [f"n{row:03},{row % 7}%,{row % 5},{row % 2}" for row in range(40)]
+    (tmp_path / "north.csv").write_text("\n".join(["id,share,age,y", *rows]))
+    (tmp_path / "policy.toml").write_text(
+        f'kinds = ["check"]\ntell_columns = {str(tells).lower()}\n'
+    )
+    member = load_member(
+        "north", [tmp_path / "north.csv"], id_column="id", label="y", keys=tmp_path / "keys-north",
+        ledger=Ledger(tmp_path / "ledger"), policy=tmp_path / "policy.toml",
+    )  # fmt: skip
+    party = member.open_party(task(parties=("north",)).told(), {})
+    notes = party.on(CHECK_FILES, Nothing()).notes.tolist()
+    assert any("share" in note for note in notes) == tells
+    assert bool(notes) == tells
 
 
 def test_a_site_tells_counts_only_if_it_agreed_to_checks(tmp_path, keys):

@@ -628,6 +628,7 @@ def test_every_limit_is_shown_to_those_who_sign():
         askers=("north",),
         least_asked=10,
         most_asked=100,
+        most_scores=1000,
     )
     assert len(list(limits_words(limits))) == len(msgspec.structs.fields(limits))
     assert all(getattr(limits, field.name) is not None for field in msgspec.structs.fields(limits))

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from weft.cli.founding import AlsoKinds, Askers, limits_of
+
 if TYPE_CHECKING:
     from datetime import date
 
@@ -126,14 +128,18 @@ def draft(
     solver: Annotated[
         list[str] | None, typer.Option(help="A solver that runs may use; default: any.")
     ] = None,
+    kind: AlsoKinds = None,
+    asker: Askers = None,
 ) -> None:
     """Draft a roster, which counts when every member has signed it.
 
     The draft has every term written out, with careful values where no option says otherwise. It
     may still be edited by hand: signatures come after that, and no value changes under them.
     """
+    import msgspec
+
     from weft.cli.console import say
-    from weft.privacy.agreement import Limits, write_roster
+    from weft.privacy.agreement import write_roster
     from weft.privacy.agreement.roster_files import draft_roster
 
     known = _cards(cards or [], keys, matching or [])
@@ -152,8 +158,10 @@ def draft(
         name or title or roster.stem,
         known,
         _changed(terms, changes),
-        limits=Limits(
-            losses=tuple(loss) if loss else None, solvers=tuple(solver) if solver else None
+        limits=msgspec.structs.replace(
+            limits_of(kind, asker, [card.name for card in known]),
+            losses=tuple(loss) if loss else None,
+            solvers=tuple(solver) if solver else None,
         ),
         labels=labels or labelled,
         model=model,

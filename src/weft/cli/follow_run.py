@@ -29,7 +29,7 @@ class Returned:
 def followed_run(
     kit: Kit,
     config: FederationConfig,
-    make_task: Callable[[Sequence[str]], Task],
+    make_task: Callable[[Sequence[str], str], Task],
     *,
     resume: str | None = None,
     quiet: bool = False,
@@ -39,7 +39,7 @@ def followed_run(
     Parameters
     ----------
     make_task
-        The task, given who is connected.
+        The task, given who is connected and the name of the run.
     resume
         The run to go on with; None: a new one.
 
@@ -62,7 +62,7 @@ def followed_run(
     run = new_run(config) if resume is None else check_run(resume)
     with ExitStack() as stack:
         session = stack.enter_context(Session(kit))
-        task = make_task(session.connected())
+        task = make_task(session.connected(), run)
         if resume is not None and all(found.run != run for found in session.runs()):
             raise ConfigError(f"the coordinator knows no run '{run}'; weft status lists them")
         # From here on it is the supervisor's.

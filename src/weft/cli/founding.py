@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,10 @@ import typer
 
 if TYPE_CHECKING:
     from weft.guards.terms import Terms
+    from weft.privacy.agreement import Limits
+
+#: The kind of joint predictions.
+PREDICT = "predict"
 
 founding = typer.Typer(rich_markup_mode="markdown")
 
@@ -24,6 +29,40 @@ _Heard = Annotated[
 _Yes = Annotated[
     bool, typer.Option("--yes", help="Do not ask; letter and fingerprints have been compared.")
 ]
+AlsoKinds = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kind",
+        metavar="KIND",
+        help="A kind of run besides training, once for each: check, predict; default: none.",
+    ),
+]
+Askers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--asker",
+        metavar="NAME",
+        help="With --kind predict: who may ask for joint scores, once for each.",
+    ),
+]
+
+
+def limits_of(kinds: list[str] | None, askers: list[str] | None, members: Sequence[str]) -> Limits:
+    """Limits of a roster by which more than training may be run."""
+    from weft.errors import ConfigError
+    from weft.privacy.agreement import Limits
+    from weft.privacy.agreement.site_policy import LINEAR
+
+    named = tuple(dict.fromkeys((LINEAR, *(kinds or ()))))
+    if (PREDICT in named) != bool(askers):
+        raise ConfigError(
+            "--kind predict and --asker belong together: name who may ask for scores, or leave "
+            "both out"
+        )
+    for name in askers or ():
+        if name not in members:
+            raise ConfigError(f"--asker {name} is no member; name one of {', '.join(members)}")
+    return Limits(kinds=named, askers=tuple(askers) if askers else None)
 
 
 @founding.command(
@@ -59,6 +98,8 @@ def invite(
             "--allow-exposure", help="Allow as many sums about samples as others lack columns."
         ),
     ] = False,
+    kind: AlsoKinds = None,
+    asker: Askers = None,
     pilot: Annotated[
         bool,
         typer.Option(
@@ -80,7 +121,7 @@ def invite(
     from weft.network.founding.inviter import begin
     from weft.network.founding.letters import Invitation
     from weft.privacy.agreement.roster_files import Card
-    from weft.privacy.agreement.signed_roster import Hex, terms_words
+    from weft.privacy.agreement.signed_roster import Hex, limits_words, terms_words
 
     nobody = Card(format=1, name=inviter, signing=Hex(bytes(32)), sealing=Hex(bytes(32)))
     proposed = Invitation(
@@ -91,6 +132,7 @@ def invite(
         host=host,
         port=port,
         terms=_terms(pilot=pilot, allow_exposure=allow_exposure),
+        limits=limits_of(kind, asker, (inviter, *invited)),
         labels=None if labels is None else tuple(labels),
         model=None if model is None else tuple(model),
         # Ids are matched through key holders over a network.
@@ -105,6 +147,7 @@ def invite(
     say(
         f"Federation '{name}' of {', '.join(proposed.members)}. Every run will keep to this:",
         *(f"- {rule}" for rule in terms_words(proposed.terms)),
+        *(f"- {rule}" for rule in limits_words(proposed.limits)),
         f"{inviter}: {known}",
         f"- send {path} to {', '.join(invited)} and to the coordinator's host; it is not secret",
         "- read the fingerprint above to each of them by telephone, and theirs back",
@@ -152,7 +195,7 @@ def _accept(path: Path, name: str, heard: list[str], *, yes: bool) -> None:
     from weft.network.founding.invited import accept as answer
     from weft.network.founding.invited import read_invitation
     from weft.network.founding.letters import compared
-    from weft.privacy.agreement.signed_roster import terms_words
+    from weft.privacy.agreement.signed_roster import limits_words, terms_words
 
     _, invitation = read_invitation(path)
     inviter = invitation.inviter
@@ -162,6 +205,7 @@ def _accept(path: Path, name: str, heard: list[str], *, yes: bool) -> None:
         f"'{invitation.federation}', with a coordinator at {invitation.host}:{invitation.port}. "
         "Every run will keep to this:",
         *(f"- {rule}" for rule in terms_words(invitation.terms)),
+        *(f"- {rule}" for rule in limits_words(invitation.limits)),
     )
     if inviter.name not in compared(known, heard) and not yes:
         _ask(f"Did '{inviter.name}' read this fingerprint to you, and do you accept?")

@@ -120,6 +120,15 @@ def _show_groups(pages: Pages) -> None:
     epsilon, delta = pages.spent()
     if epsilon:
         say(*item(f"released models with noise: ε = {epsilon:g} and δ = {delta:g} in all"))
+    asked = pages.questions()
+    if asked:
+        readers = ", ".join(dict.fromkeys(one.asker or "every holder" for one in asked))
+        said = (
+            f"joint predictions showed {sum(one.scores for one in asked)} scores of "
+            f"{sum(one.samples for one in asked)} samples, those asked again counted again, to "
+            f"{readers}"
+        )
+        say(*item(said))
     rho = pages.rho_spent()
     if rho:
         told = epsilon_of(rho, _DELTA)

@@ -24,7 +24,7 @@ def check_over_network(config: Path, kit: Path, resume: str | None, *, json: boo
     opened = Kit.open(kit, "submitter")
     plan = read_config(config, deployed=True)
 
-    def make_task(connected: Sequence[str]) -> CheckTask:
+    def make_task(connected: Sequence[str], run: str) -> CheckTask:
         return make_check(plan, parties_of(plan, connected))
 
     with followed_run(opened, plan, make_task, resume=resume, quiet=json) as back:

@@ -50,7 +50,7 @@ def predict(
         typer.Option(
             metavar="FOLDER",
             help="With --joint: keys that 'weft keys new' made; by default new ones. With "
-            "--network: those of --party, to open the scores here.",
+            "--network: those of --party, which sign the question and open the scores.",
         ),
     ] = None,
     ledger: Annotated[
@@ -81,8 +81,8 @@ def predict(
     every sample's score without showing them.
 
     With --network the parties are sites that joined (weft join --new names their tables), and the
-    config is one for weft submit. Scores are those of the samples of --party, which alone reads
-    them: they are in a file at its site, and with its --keys they are written here too.
+    config is one for weft submit. Scores are those of the samples of --party, which signs the
+    question with its --keys and alone reads them: they are in a file at its site, and here.
     """
     from weft.config.read_prediction_samples import read_samples
     from weft.errors import ConfigError
@@ -91,10 +91,10 @@ def predict(
 
     trained = load_model(model)
     if network is not None:
-        if joint is None or party is None or ledger is not None or record is not None:
+        if joint is None or party is None or keys is None or not (ledger is record is None):
             raise ConfigError(
-                "--network needs --joint CONFIG and --party NAME, and takes neither --ledger nor "
-                "--record, which are at the sites"
+                "--network needs --joint CONFIG, --party NAME and its --keys, and takes neither "
+                "--ledger nor --record, which are at the sites"
             )
         _over_network(trained, joint, network, party, keys, out, resume, with_scores=scores)
         return
@@ -126,41 +126,35 @@ def _over_network(
     config: Path,
     kit: Path,
     asker: str,
-    keys: Path | None,
+    keys: Path,
     out: Path | None,
     resume: str | None,
     *,
     with_scores: bool,
 ) -> None:
-    """Ask sites for scores; they are written here if the keys of the party that asks are."""
+    """Ask sites for scores in the name of a party, whose keys are here."""
     from weft.network.engine import require_engine
 
     require_engine()
-    from weft.cli.console import say
     from weft.cli.follow_run import followed_run
     from weft.config.read_config import read_config
     from weft.crypto.keys import load_keys
     from weft.errors import ConfigError
     from weft.network.kits.open_kit import Kit
-    from weft.network.prediction_job import make_prediction, read_scores
+    from weft.network.prediction_job import make_prediction, read_scores, sign_prediction
     from weft.network.task_from_config import parties_of
 
     opened = Kit.open(kit, "submitter")
     plan = read_config(config, deployed=True)
-    identity = None if keys is None else load_keys(keys, asker).identity
+    identity = load_keys(keys, asker).identity
     if out is not None and not out.parent.is_dir():
         raise ConfigError(f"there is no folder {out.parent} to write {out.name} in; make it first")
 
-    def make_task(connected: Sequence[str]) -> PredictTask:
-        return make_prediction(plan, parties_of(plan, connected), model, asker)
+    def make_task(connected: Sequence[str], run: str) -> PredictTask:
+        asked = make_prediction(plan, parties_of(plan, connected), model, asker)
+        return sign_prediction(asked, run, identity)
 
     with followed_run(opened, plan, make_task, resume=resume) as back:
-        if identity is None:
-            say(
-                f"The scores are sealed to {asker}, at whose site they are in "
-                f"weft/models/{back.run}/predictions.csv; --keys brings them here too."
-            )
-            return
         found = read_scores(back.folder, identity, model)
     _write([found.frame(with_scores=with_scores)], out)
 
@@ -170,13 +164,14 @@ def _joint_scores(
 ) -> Predictions:
     """Scores that the parties of a config find together."""
     from weft.config.read_config import read_config
-    from weft.config.read_prediction_samples import read_joint_samples
+    from weft.config.read_prediction_samples import insist_on_overlap, read_joint_samples
     from weft.federation.joint_prediction import predict_scores
     from weft.federation.predictions import Predictions
     from weft.protocol.recording import Head
     from weft.report.recording_placement import recorded_to
 
     plan = read_config(config)
+    insist_on_overlap(plan, model)
     samples = read_joint_samples(plan, model)
     tiles = {name: tuple(one.tile for one in held) for name, held in samples.items()}
     for name, held in samples.items():
@@ -188,7 +183,6 @@ def _joint_scores(
         ids, scores = predict_scores(
             model,
             tiles,
-            overlap=plan.data.overlap or "mean",
             cipher=cipher,
             keys=own,
             record=recorder,

@@ -69,7 +69,7 @@ def submit(
     with followed_run(
         opened,
         plan,
-        lambda connected: task_of(plan, connected),
+        lambda connected, run: task_of(plan, connected),
         resume=resume,
         quiet=quiet or json,
     ) as back:

@@ -31,6 +31,10 @@ _LABEL_NAMES = re.compile(
 )
 #: More different numbers than these are a response, fewer are classes.
 _MOST_CLASSES = 10
+#: A number with digits after the point that are not all zeros.
+_MEASURED = r"^[+-]?[\d  '.,]*[.,]\d*[1-9]\d*([eE][+-]?\d+)?\s*%?$"
+#: So many cells that all differ are hardly an accident of numbers with few values.
+_MANY = 20
 
 
 @dataclass(frozen=True)
@@ -41,11 +45,15 @@ class Column:
     ----------
     filled, unique
         Whether no cell is blank, and no two are the same.
+    names_rows
+        Whether its cells name rows, as far as they show: there are many, no two that are filled are
+        the same, and none is a number with digits after the point, as measurements have.
     """
 
     name: str
     filled: bool
     unique: bool
+    names_rows: bool
 
 
 @dataclass(frozen=True)
@@ -81,9 +89,12 @@ def columns_of(path: Path) -> list[Column]:
 
 def _column(name: str, cells: pa.ChunkedArray) -> Column:
     texts = pyarrow.compute.utf8_trim_whitespace(cells.cast(pa.string())).fill_null("")
-    different = len(pyarrow.compute.unique(texts))
-    filled = not pyarrow.compute.any(pyarrow.compute.equal(texts, "")).as_py()
-    return Column(name, filled, different == len(texts) and len(texts) > 0)
+    cells_filled = texts.filter(pyarrow.compute.not_equal(texts, ""))
+    apart = len(pyarrow.compute.unique(cells_filled)) == len(cells_filled)
+    filled = len(cells_filled) == len(texts)
+    measured = pyarrow.compute.match_substring_regex(cells_filled, _MEASURED)
+    names_rows = apart and len(cells_filled) >= _MANY and not pyarrow.compute.any(measured).as_py()
+    return Column(name, filled, apart and filled and len(texts) > 0, names_rows)
 
 
 def guess_id(files: Mapping[str, Sequence[Column]]) -> str | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from weft.config.draft_config import columns_of
 from weft.data.file_findings import Finding, by_severity, merged_settings, toml_line
 from weft.data.read_tiles import examine
 from weft.errors import ConfigError
@@ -13,6 +14,8 @@ from weft.guards.terms import Terms
 
 #: Runs that a drafted policy allows, all in all.
 _RUNS = 20
+#: Iterations that it allows a run: plenty for the fast solvers.
+_ITERATIONS = 300
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,9 @@ class SiteDraft:
 def draft_site_policy(
     name: str, files: Sequence[Path], id_column: str, label: str | None
 ) -> SiteDraft:
-    """A policy that offers all columns of some tables, with a line for each thing to decide.
+    """A policy that offers the columns of some tables, with a line for each thing to decide.
+
+    Columns that look like more ids, such as numbers of insurances, are left out and named.
 
     Parameters
     ----------
@@ -61,11 +66,16 @@ def draft_site_policy(
         for column in one.setting[1]
     }
     known = dict.fromkeys(column for file in examined for column in file.header)
-    columns = tuple(c for c in known if c not in {id_column, label, *dropped})
+    others = [c for c in known if c not in {id_column, label}]
+    naming = {column.name for path in files for column in columns_of(path) if column.names_rows}
+    columns = tuple(c for c in others if c not in naming | dropped)
     if not columns:
-        raise ConfigError(f"no column of {name} is left besides ids and labels; name its tables")
+        raise ConfigError(
+            f"no column of {name} is left besides ids, labels and columns that name single rows; "
+            "name its tables"
+        )
     return SiteDraft(
-        _policy(name, columns),
+        _policy(name, columns, [c for c in others if c in naming]),
         "\n".join(reading) + "\n" if reading else "",
         columns,
         findings,
@@ -74,29 +84,40 @@ def draft_site_policy(
 
 def _held(path: Path, label: str | None) -> str | None:
     """The label column, where a table has it: a site may have it in one of several."""
-    from weft.config.draft_config import columns_of
-
     return label if any(column.name == label for column in columns_of(path)) else None
 
 
-def _policy(name: str, columns: Sequence[str]) -> str:
+def _policy(name: str, columns: Sequence[str], naming: Sequence[str]) -> str:
+    apart = (
+        [
+            "# Not offered, since every row has another value, as of ids; add what is measured:",
+            f"# {', '.join(naming)}",
+        ]
+        if naming
+        else []
+    )
     return "\n".join(
         [
             f"# What {name} takes part in, whatever the others agreed. Read every line.",
             "",
             "# Columns that runs may use: take out what is not to be offered.",
             toml_line("columns", list(columns)),
+            *apart,
             "# Samples that change between any two feature sums that others see, at least.",
             toml_line("min_batch", Terms().min_batch),
             "# Runs to take part in, all in all.",
             toml_line("most_runs", _RUNS),
+            "# Iterations of one run, of all λ together: studies say iterations = … in [solver].",
+            toml_line("most_iterations", _ITERATIONS),
             '# Kinds of runs: "check" tells submitters how many samples which parties share,',
             '# "predict" lets parties ask for joint scores.',
             toml_line("kinds", ["linear"]),
-            "# Who may ask for scores, and for how many samples of this site at once.",
+            "# Who may ask for scores: over a network nobody, unless named here or in the roster;",
+            "# of how many samples of this site at once, and how many scores in all.",
             '# askers = ["…"]',
             "# least_asked = 10",
             "# most_asked = 1000",
+            "# most_scores = 10000",
             "# Refuse without naming the column that cannot be used.",
             "# tell_columns = false",
             "",

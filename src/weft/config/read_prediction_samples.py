@@ -16,7 +16,7 @@ from weft.data.read_tables import table_columns
 from weft.data.read_tiles import read_tile
 from weft.data.reading_options import AS_FOUND, ReadingOptions
 from weft.data.tile import Tile
-from weft.errors import DataError
+from weft.errors import ConfigError, DataError
 from weft.federation.joint_party import NO_COLUMN
 from weft.federation.model import Model
 from weft.matching.id_normalization import loose_features, normal_features
@@ -28,6 +28,16 @@ class Samples:
 
     tile: Tile
     remarks: list[str]
+
+
+def insist_on_overlap(config: Config, model: Model) -> None:
+    """Refuse a config by which other cells would count than in training."""
+    named = config.data.overlap
+    if named is not None and named != model.overlap:
+        raise ConfigError(
+            f"{config.path.name} says overlap = '{named}', but the model was trained with overlap "
+            f"= '{model.overlap}'; leave the line out"
+        )
 
 
 def read_samples(

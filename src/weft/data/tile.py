@@ -352,6 +352,10 @@ def _check_labels(ids: Names, labels: Labels, where: str) -> None:
         raise DataError(f"{where}: the label of sample {ids[row]!r} is infinite; correct it.")
 
 
+#: What `two_classes` makes of labels.
+TWO_CLASSES = (-1.0, 1.0)
+
+
 def two_classes(tile: Tile, positive: Sequence[str | float]) -> Tile:
     """Labels 1 for the values listed and -1 for all others; unknown ones stay unknown."""
     if tile.labels is None:
@@ -364,5 +368,5 @@ def two_classes(tile: Tile, positive: Sequence[str | float]) -> Tile:
     else:
         texts = {value if isinstance(value, str) else f"{value:g}" for value in positive}
         inside = np.array([str(label) in texts for label in tile.labels[known]], bool)
-    labels[known] = np.where(inside, 1.0, -1.0)
+    labels[known] = np.where(inside, *reversed(TWO_CLASSES))
     return replace(tile, labels=labels)

@@ -275,9 +275,7 @@ class Hybrid(BaseEstimator):
         held = tiles_of(tiles)
         if held is None:
             raise ConfigError("joint prediction takes tiles; call predict for a full table")
-        ids, scores = predict_scores(
-            self.model_, held, overlap=self.holdings_.overlap, cipher=self.cipher
-        )
+        ids, scores = predict_scores(self.model_, held, cipher=self.cipher)
         return pd.Series(self.model_.outcome(scores), pd.Index(ids, name="id"), name="prediction")
 
     def predict_with(self, tile: Tile) -> NDArray[Any]:

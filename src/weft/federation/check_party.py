@@ -42,15 +42,24 @@ class CheckParty(Party):
         Its ledger, which is only read.
     notes
         What it found in its files, in words for others.
+    listed
+        Classes that the study makes of labels. They are listed whether or not there are samples of
+        them: a submitter could ask about one label after the other.
     """
 
     #: It gets no model.
     saved_models: ClassVar = {}
 
     def __init__(
-        self, *given: Any, earlier: Ledger, notes: Sequence[str] = (), **more: Any
+        self,
+        *given: Any,
+        earlier: Ledger,
+        notes: Sequence[str] = (),
+        listed: tuple[float, ...] = (),
+        **more: Any,
     ) -> None:
         super().__init__(*given, **more, signs_transcript=False)
+        self.data.listed = listed
         self._earlier, self._notes = earlier, _texts(notes)
         known = self._phases
         self._phases = {

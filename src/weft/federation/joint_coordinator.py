@@ -32,7 +32,7 @@ def sum_scores(
     model: bytes,
     width: int,
     cipher: str,
-    overlap: Overlap = "mean",
+    overlap: Overlap,
     matching: Matching = "hmac",
     asker: str | None = None,
     run: bytes | None = None,
@@ -43,6 +43,9 @@ def sum_scores(
     ----------
     model, width
         Fingerprint of the model, and how many scores it gives a sample.
+    overlap
+        What counts for a cell that several parties hold, as in training; parties that know
+        otherwise by their model refuse.
     asker
         The party that alone gets scores, of its own samples; None: every holder does.
     run

@@ -35,6 +35,7 @@ from weft.matching.messages import VIEW, ViewReply, ViewRequest
 from weft.matching.party import MatchingParty
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.consent import Consent
+from weft.privacy.ledger.ledger_file import Question
 from weft.privacy.ledger.run_booking import Account, Ledger, count_sums
 from weft.protocol import Answer, Message, Phase, answer, answers, fields_of, pack
 from weft.protocol.shared_fields import PUBLIC
@@ -57,11 +58,14 @@ class Asker:
         Its name, and its number among the parties.
     identity
         Its public keys, as the party that is told of it knows them; None: it takes any.
+    company
+        All parties of the prediction, in their order; empty: they are not remembered.
     """
 
     name: str
     number: int
     identity: PublicIdentity | None = None
+    company: tuple[str, ...] = ()
 
 
 class JointParty:
@@ -178,6 +182,11 @@ class JointParty:
         if self._matching.seated:
             raise ProtocolError(f"party {self.name} has taken its view in this prediction already")
         view = self._matching.sit(message)
+        if view.overlap != self._model.overlap:
+            raise ProtocolError(
+                f"party {self.name} was told that overlap = '{view.overlap}', but the model was "
+                f"trained with overlap = '{self._model.overlap}'; stop this run"
+            )
         self._announcing.check_parties(view.n_parties)
         self._consent.check_sample_sums(view)
         self._check_asker(message)
@@ -185,12 +194,28 @@ class JointParty:
         self._consent.check_claims(self._claimed(view))
         # Of the samples of the one that asks, nobody else reads scores.
         by_others = self._asked & (self._asker is None or not self._reads)
-        self._consent.check_asked(int(by_others.sum()))
+        asked = int(by_others.sum())
+        self._consent.check_asked(asked)
         reply = self._matching.make_seeds(message, alone=self._consent.alone(view.n_parties))
         sum_counter = count_sums(self._cipher, view, by_others)
         if self._account is not None:
             self._account.open(view, self._matching.ids, sum_counter)
+            if asked:
+                self._account.note_question(
+                    self._question(view, asked), self._consent.check_question
+                )
         return reply
+
+    def _question(self, view: PartyView, asked: int) -> Question:
+        """What others are to read of its samples, for its ledger."""
+        several = view.cell_holders is not None and bool((view.cell_holders > 1).any())
+        return Question(
+            asker="" if self._asker is None else self._asker.name,
+            samples=asked,
+            scores=asked * len(self._model.coef),
+            company=() if self._asker is None else self._asker.company,
+            cells_shared=several,
+        )
 
     def _check_asker(self, message: ViewRequest) -> None:
         """Refuse another party in the place of the one that asks."""

@@ -14,7 +14,6 @@ from weft.federation.joint_coordinator import sum_scores
 from weft.federation.joint_party import Asker, JointParty
 from weft.federation.model import Model
 from weft.guards.terms import Matching
-from weft.matching.holding_map import Overlap
 from weft.privacy.agreement.consent import Consent
 from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import LocalChannel, Sink
@@ -24,7 +23,6 @@ def predict_scores(
     model: Model,
     tiles: Mapping[str, Sequence[Tile]],
     *,
-    overlap: Overlap = "mean",
     cipher: str = "pad",
     matching: Matching = "hmac",
     keys: Mapping[str, PartyKeys] | None = None,
@@ -82,7 +80,7 @@ def predict_scores(
             model=model.fingerprint,
             width=len(model.coef),
             cipher=cipher,
-            overlap=overlap,
+            overlap=model.overlap,
             matching=matching,
             asker=asker,
         )

@@ -234,6 +234,7 @@ class ModelSlice(Message):
     constant: Annotated[Flags, record("which is the constant column", "features")]
     row_factor: Annotated[float, numbers("factor of all rows")]
     missing: Annotated[str, texts("what becomes of blank cells")]
+    overlap: Annotated[str, texts("what counts for a cell at several holders")]
     bias_value: Annotated[float | None, numbers("value of the constant column")] = None
     shares: WeightShares | None = None
     moments: SecondMomentShares | None = None

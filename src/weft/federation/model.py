@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     # Loading a model and predicting for numbers need no table and no reader.
     from weft.data.columns.column_transformation import Transformation
     from weft.data.tile import MissingPolicy
+    from weft.matching.holding_map import Overlap
 
 FORMAT = 2
 #: Models from before columns could be declared: blank cells count as the centre.
@@ -56,6 +57,8 @@ class Model:
     transformation
         How files are read and declared columns become features, as `Transformation.to_json` has
         it; of a party's model, those of its own. Empty: there is nothing to say.
+    overlap
+        What counted in training for a cell that several parties hold, and counts in predictions.
     """
 
     features: NDArray[np.object_]
@@ -70,6 +73,7 @@ class Model:
     info: Mapping[str, Any] = field(default_factory=dict)
     missing: MissingPolicy = "mean"
     transformation: str = ""
+    overlap: Overlap = "mean"
 
     def decision(self, table: Any) -> Floats:
         """x·w + b, per class; a blank cell counts as it did in training.
@@ -198,7 +202,7 @@ class Model:
         """A hash of all that scores of numbers depend on: the same on all machines that have it."""
         digest = blake2b(digest_size=16, person=b"weft model")
         classes = None if self.classes is None else self.classes.tolist()
-        digest.update(repr((self.features.tolist(), classes, self.missing)).encode())
+        digest.update(repr((self.features.tolist(), classes, self.missing, self.overlap)).encode())
         for part in (self.coef, self.intercept, *self.scaling):
             digest.update(repr(part.shape).encode() + np.ascontiguousarray(part).tobytes())
         return digest.digest()
@@ -244,6 +248,7 @@ class Model:
             "info": dict(self.info),
             "missing": self.missing,
             "transformation": self.transformation,
+            "overlap": self.overlap,
         }
         arrays: dict[str, NDArray[Any]] = {
             "head": np.array(json.dumps(head)),
@@ -292,4 +297,5 @@ def load_model(path: str | Path) -> Model:
         info=head["info"],
         missing=head.get("missing", "mean"),
         transformation=head.get("transformation", ""),
+        overlap=head.get("overlap", "mean"),
     )

@@ -82,6 +82,8 @@ class TrainingData:
         That were agreed on; None: a regression.
     targets
         Labels per tile as numbers.
+    listed
+        Classes that it lists whether or not it has samples of them.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class TrainingData:
         self.bias: float | None = None
         self.classes: NDArray[Any] | None = None
         self.targets: list[Floats] = []
+        self.listed: tuple[float, ...] = ()
         self._scaling: ScalingParty | None = None
         self._table: LocalTable | None = None
         self._largest = LargestParty(cipher)
@@ -130,8 +133,9 @@ class TrainingData:
     # ── labels ────────────────────────────────────────────────────────────────────────────
 
     def known_labels(self) -> list[NDArray[Any]]:
-        """The labels that it has, per tile."""
-        return [tile.labels[tile.labelled] for tile in self.tiles if tile.labels is not None]
+        """The labels that it has, per tile, and those that it lists in any case."""
+        held = [tile.labels[tile.labelled] for tile in self.tiles if tile.labels is not None]
+        return [*held, np.array(self.listed)] if held and self.listed else held
 
     def encode_labels(self, classes: NDArray[Any] | None) -> list[Floats]:
         """Labels per tile as numbers, for the classes that were agreed on."""
@@ -379,6 +383,7 @@ class TrainingData:
             row_factor=float(scaler.row_factor) if scaler is not None else 1.0,
             constant=columns == view.bias_slot,
             missing=self._missing,
+            overlap=self.view.overlap,
             bias_value=None if self.bias is None else float(self.bias),
         )
 

@@ -48,6 +48,7 @@ class CheckJob(RunKind[CheckTask]):
     def open_party(
         self, task: CheckTask, member: SiteMember, consent: Consent, memory: Memory
     ) -> CheckParty:
+        from weft.data.tile import TWO_CLASSES
         from weft.federation.check_party import CheckParty
 
         tiles, notes = member.training_tiles(task)
@@ -65,6 +66,7 @@ class CheckJob(RunKind[CheckTask]):
             missing=task.preprocessing.missing,
             earlier=member.ledger,
             notes=notes,
+            listed=() if task.positive is None else TWO_CLASSES,
         )
         check_labels(task, party)
         return party

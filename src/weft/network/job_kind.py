@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from weft.config.common_config import FederationConfig
+    from weft.crypto.party_key_pairs import PublicIdentity
     from weft.crypto.replay_log import Memory
     from weft.network.site_member import SiteMember
     from weft.network.site_models import SavingParty
@@ -97,6 +98,12 @@ class RunKind(ABC, Generic[T]):
     @abstractmethod
     def check_consent(self, task: T, consent: Consent) -> None:
         """Refuse a task that goes beyond what the site agreed to; nothing is opened before."""
+
+    def check_author(self, task: T, run: str, identities: Mapping[str, PublicIdentity]) -> None:
+        """Refuse a task that must come from a party and does not; here: anybody may hand one in.
+
+        ``identities`` are the parties' public keys, as the site knows them.
+        """
 
     @abstractmethod
     def open_party(

@@ -52,7 +52,7 @@ def open_site(
         tell(note)
 
     def open_party(request: PartyRequest) -> OpenedParty:
-        party = member.open_party(request.plan, request.memory)
+        party = member.open_party(request.plan, request.memory, request.run)
         return OpenedParty(ModelSavingParty(party, kit.home / _MODELS / request.run))
 
     policy = member.policy or SitePolicy()

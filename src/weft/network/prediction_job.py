@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from weft.protocol import Channel
 
 if TYPE_CHECKING:
     from weft.config.read_config import Config
-    from weft.crypto.party_key_pairs import Identity
+    from weft.crypto.party_key_pairs import Identity, PublicIdentity
     from weft.crypto.replay_log import Memory
     from weft.federation.joint_party import JointParty
     from weft.federation.model import Model
@@ -67,9 +68,26 @@ class PredictionJob(RunKind[PredictTask]):
                 f"'{task.asker}' asks for scores, but is not among the parties of this run; name "
                 "one of them with --party"
             )
-        consent.check_readers((task.asker,))
+        consent.check_asker(task.asker)
         consent.check_cipher(task.cipher)
         consent.check_matching(task.matching)
+
+    def check_author(
+        self, task: PredictTask, run: str, identities: Mapping[str, PublicIdentity]
+    ) -> None:
+        asker = identities.get(task.asker)
+        if asker is None:
+            raise ConfigError(
+                f"this party does not know the keys of '{task.asker}', which asks for scores; hand "
+                "them out with 'weft keys'"
+            )
+        try:
+            asker.verify(_signed_content(task, run), bytes.fromhex(task.signature))
+        except (ProtocolError, ValueError):
+            raise ProtocolError(
+                f"the question for scores is not signed with the keys of '{task.asker}'; let that "
+                "party ask, with 'weft predict --keys'"
+            ) from None
 
     def open_party(
         self, task: PredictTask, member: SiteMember, consent: Consent, memory: Memory
@@ -77,13 +95,14 @@ class PredictionJob(RunKind[PredictTask]):
         from weft.federation.joint_party import Asker, JointParty
 
         model = member.model_with(task.model)
-        samples = member.new_samples(model)
-        if task.asker not in member.members:
+        if task.overlap != model.overlap:
             raise ConfigError(
-                f"party {member.name} does not know the keys of '{task.asker}', which asks for "
-                "scores; hand them out with 'weft keys'"
+                f"party {member.name} refuses overlap = '{task.overlap}', since the model was "
+                f"trained with overlap = '{model.overlap}'; ask with the model's"
             )
-        asker = Asker(task.asker, task.parties.index(task.asker), member.members[task.asker])
+        samples = member.new_samples(model)
+        identity = member.identities[task.asker]
+        asker = Asker(task.asker, task.parties.index(task.asker), identity, task.parties)
         return JointParty(
             member.name,
             [one.tile for one in samples],
@@ -101,7 +120,10 @@ class PredictionJob(RunKind[PredictTask]):
 def make_prediction(
     config: Config, parties: tuple[str, ...], model: Model, asker: str
 ) -> PredictTask:
-    """The task of a party that asks for the scores of its samples, by a config of the sites."""
+    """The task of a party that asks for the scores of its samples, which it has still to sign."""
+    from weft.config.read_prediction_samples import insist_on_overlap
+
+    insist_on_overlap(config, model)
     if asker not in parties:
         raise ConfigError(
             f"--party {asker} is none of {', '.join(parties)}; name the one whose samples are to "
@@ -117,9 +139,23 @@ def make_prediction(
         model=model.fingerprint.hex(),
         width=len(model.coef),
         cipher=config.settings.cipher,
-        overlap=config.data.overlap or "mean",
+        overlap=model.overlap,
         matching=config.terms.matching,
+        signature="",
     )
+
+
+def sign_prediction(task: PredictTask, run: str, asker: Identity) -> PredictTask:
+    """The task as the party that asks hands it in, for the run of that name and no other."""
+    signature = asker.sign(_signed_content(task, run))
+    return msgspec.structs.replace(task, signature=signature.hex())
+
+
+def _signed_content(task: PredictTask, run: str) -> bytes:
+    # A run's name has no such byte. Sites begin no run under a name twice, so that nobody can hand
+    # in the same question again.
+    unsigned = msgspec.structs.replace(task, signature="").to_json()
+    return b"weft joint prediction\0" + run.encode() + b"\0" + unsigned.encode()
 
 
 def read_scores(returned: Path, asker: Identity, model: Model) -> Predictions:

@@ -106,15 +106,21 @@ class PredictTask(Task, frozen=True, kw_only=True, forbid_unknown_fields=True, t
         The party that asks, of whose samples scores are computed.
     model, width
         Fingerprint of the model, which every party has, as hex digits; how many scores it gives.
-    cipher, overlap, matching
+    cipher, matching
         As in training.
+    overlap
+        What counts for a cell that several parties hold; the model says it, and parties refuse
+        another.
+    signature
+        Of the party that asks, under all of this and the name of the run, as hex digits.
     """
 
     asker: str
     model: str
     width: int
+    overlap: Overlap
+    signature: str
     cipher: str = "pad"
-    overlap: Overlap = "mean"
     matching: Matching = "oprf"
 
     @property

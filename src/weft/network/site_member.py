@@ -80,7 +80,14 @@ class SiteMember:
     options: ReadingOptions = AS_FOUND
     models: Path | None = None
 
-    def open_party(self, told: Fields, memory: Memory) -> SavingParty:
+    @property
+    def identities(self) -> Mapping[str, PublicIdentity]:
+        """Public keys of all members: those of the roster, where there is one."""
+        if self.roster is None:
+            return self.members
+        return {name: member.identity for name, member in self.roster.members.items()}
+
+    def open_party(self, told: Fields, memory: Memory, run: str = "") -> SavingParty:
         """Make the party of a run, or refuse with a reason.
 
         Parameters
@@ -89,6 +96,8 @@ class SiteMember:
             As `Task.told` makes it.
         memory
             The run's random values; empty, or from before a restart.
+        run
+            Its name, which is signed in tasks that only a party may hand in.
         """
         task = told_task(told)
         if self.roster is not None and self.pins is not None:
@@ -99,6 +108,7 @@ class SiteMember:
         kind = job_kind_of(task)
         consent.check_kind(kind.name, allowed_by=kind.allowed_by)
         kind.check_consent(task, consent)
+        kind.check_author(task, run, self.identities)
         return kind.open_party(task, self, consent, memory)
 
     def model_with(self, fingerprint: str) -> Model:

@@ -19,6 +19,7 @@ from weft.errors import ProtocolError
 from weft.federation.messages import ModelSlice
 from weft.federation.model import Model
 from weft.federation.release.model_header import Head
+from weft.matching.holding_map import Overlap
 from weft.protocol.message import fields_of, malformed, message_of
 from weft.protocol.message_bytes import pack, unpack
 from weft.protocol.shared_fields import Boxes
@@ -101,14 +102,14 @@ def join_slices(slices: Sequence[ModelSlice], head: Head, *, overlapping: bool =
         lam=head.lam,
         certificate=head.certificate,
         info=head.info,
-        missing=_rule_for_blanks(slices),
+        missing=cast("MissingPolicy", _one_rule(slices, "missing", get_args(MissingPolicy))),
+        overlap=cast("Overlap", _one_rule(slices, "overlap", get_args(Overlap))),
     )
 
 
-def _rule_for_blanks(slices: Sequence[ModelSlice]) -> MissingPolicy:
-    """What all parties did with blank cells."""
-    rules = {slice_.missing for slice_ in slices}
-    for known in get_args(MissingPolicy):
-        if rules == {known}:
-            return cast("MissingPolicy", known)
-    raise malformed("missing", "is not one rule for blank cells, the same at all parties")
+def _one_rule(slices: Sequence[ModelSlice], field: str, known: Sequence[str]) -> str:
+    """What all parties did with blank cells, or with cells that several hold."""
+    rules = {getattr(slice_, field) for slice_ in slices}
+    if len(rules) == 1 and rules <= set(known):
+        return str(rules.pop())
+    raise malformed(field, "is not one known rule, the same at all parties")

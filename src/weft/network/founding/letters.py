@@ -21,6 +21,7 @@ from weft.guards.terms import Terms
 from weft.network.kits.federation_plan import FederationPlan, planned
 from weft.privacy.agreement.roster_files import Card, draft_roster
 from weft.privacy.agreement.signed_roster import Hex, SignedRoster, from_hex, to_hex
+from weft.privacy.agreement.site_policy import Limits
 from weft.storage.atomic_files import replacing
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -43,7 +44,7 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         Who may submit runs, at the inviter's.
     host, port
         Where the coordinator will be.
-    terms, labels, model, matching, expires
+    terms, limits, labels, model, matching, expires
         As the roster will have them.
     number
         Random: no letter about one invitation fits another.
@@ -56,6 +57,7 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     host: str
     port: int
     terms: Terms
+    limits: Limits
     labels: tuple[str, ...] | None
     model: tuple[str, ...] | None
     matching: tuple[str, ...]
@@ -77,6 +79,7 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             self.federation,
             [cards[name] for name in self.members],
             self.terms,
+            limits=self.limits,
             labels=self.labels,
             model=self.model,
             matching=self.matching,

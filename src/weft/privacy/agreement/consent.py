@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.errors import ConfigError, ProtocolError
@@ -23,9 +23,11 @@ from weft.privacy.agreement.refusals import (
     check_matching,
     check_networks,
     check_readers,
+    check_same_company,
     check_sample_sums,
     check_scalars,
     check_scaling,
+    check_scores,
     check_seat,
     check_second_moments,
     check_settings,
@@ -36,6 +38,9 @@ from weft.privacy.agreement.site_policy import Limits, SitePolicy
 from weft.protocol.message import Message
 from weft.protocol.shared_fields import PUBLIC, Company, company_in
 from weft.solvers.settings import Settings
+
+if TYPE_CHECKING:
+    from weft.privacy.ledger.ledger_file import Question
 
 
 @dataclass(frozen=True)
@@ -194,6 +199,27 @@ class Consent:
                 )
         self._each(lambda source: check_readers(source.limits, readers, self.name))
 
+    def check_asker(self, asker: str) -> None:
+        """Refuse to answer a party over a network that no document of this one says may ask.
+
+        A party answers itself: it reads its own parts of scores in any case.
+        """
+        if asker == self.name:
+            return
+        if all(source.limits.askers is None for source in self._sources):
+            raise ConfigError(
+                f"party {self.name} refuses to show scores to {asker}, since neither its policy "
+                f"nor the roster says who may ask; its owner adds askers = ['{asker}'] to its "
+                "policy"
+            )
+        self.check_readers((asker,))
+
+    def check_question(self, question: Question, earlier: Sequence[Question]) -> None:
+        """Refuse what is too much with the joint predictions before, as its ledger has them."""
+        self._each(lambda source: check_scores(source.limits, question, earlier, self.name))
+        if not self.terms.allow_pairs:
+            check_same_company(question, earlier, self.name)
+
     def check_claims(self, claimed: bool) -> None:
         """Refuse a party that asks for scores and brings cells which this one has too."""
         self._each(lambda source: check_claims(source.terms, claimed, self.name))
@@ -282,6 +308,8 @@ class Consent:
     def check_scaling(self, view: PartyView) -> None:
         """The same for scaling alone, which sums over columns."""
         self._each(lambda source: check_scaling(source.terms, view, self.name))
+        # One document may allow two parties by a flag, another by its count.
+        check_scaling(self.terms, view, self.name)
 
     def check_sample_sums(self, view: PartyView) -> None:
         """The same for joint prediction, which sums over samples only."""

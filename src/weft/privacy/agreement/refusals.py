@@ -7,7 +7,7 @@ since whoever asks for a run could steer the terms until it knew the sizes of gr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from weft.matching.party_view import PartyView
 from weft.privacy.agreement.site_policy import NETWORKS, Limits
 from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.settings import Settings
+
+if TYPE_CHECKING:
+    from weft.privacy.ledger.ledger_file import Question
 
 
 def check_seat(terms: Terms, view: PartyView, party: str) -> None:
@@ -125,6 +128,39 @@ def check_readers(limits: Limits, readers: Sequence[str], party: str) -> None:
                 party,
                 f"to show scores to {reader}, since only {' and '.join(limits.askers)} may ask; "
                 "let one of them ask, or add it to askers",
+            )
+
+
+def check_scores(
+    limits: Limits, question: Question, earlier: Sequence[Question], party: str
+) -> None:
+    """Refuse more scores than all joint predictions together may show."""
+    most, before = limits.most_scores, sum(one.scores for one in earlier)
+    if most is not None and before + question.scores > most:
+        _refuse(
+            party,
+            f"{{}}, since all joint predictions may show most_scores = {most}; ask for fewer, or "
+            "agree on more",
+            exact=f"{question.scores} scores of its samples after {before}",
+            told="further scores of its samples",
+        )
+
+
+def check_same_company(question: Question, earlier: Sequence[Question], party: str) -> None:
+    """Refuse scores with other parties than before where several hold the same cells.
+
+    What counts for such a cell depends on who takes part: two scores that differ in nothing else
+    would tell it.
+    """
+    for before in earlier:
+        if before.company == question.company or not (before.company and question.company):
+            continue
+        if before.cells_shared or question.cells_shared:
+            _refuse(
+                party,
+                "scores with other parties than in an earlier prediction, since several hold the "
+                "same cells, which two such scores would tell; ask with "
+                f"{', '.join(before.company)}, in this order, or agree on allow_pairs = true",
             )
 
 

@@ -393,6 +393,7 @@ _LIMITS: dict[str, Callable[[Any], str]] = {
     "askers": lambda names: f"joint predictions show scores only to {', '.join(names)}",
     "least_asked": lambda least: f"a joint prediction asks for at least {least} samples of a party",
     "most_asked": lambda most: f"a joint prediction asks for at most {most} samples of a party",
+    "most_scores": lambda most: f"all joint predictions show at most {most} scores of a party",
 }
 
 

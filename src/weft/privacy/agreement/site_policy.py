@@ -19,6 +19,9 @@ LINEAR = "linear"
 NETWORKS = "hyfem"
 
 
+_COUNTS = ("most_problems", "most_iterations", "least_asked", "most_asked", "most_scores")
+
+
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Limits on what is computed; None: no limit.
 
@@ -42,10 +45,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         What all feature sums with noise of a ledger may tell, added up: runs without such noise
         are refused then.
     askers
-        Parties to whom joint predictions may show scores; None: all to whom the model goes.
+        Parties to whom joint predictions may show scores; None: over a network nobody, unless
+        another document of the site names some.
     least_asked, most_asked
         Of how many samples of a party one joint prediction shows scores to others, at least and at
         most.
+    most_scores
+        Scores of its samples that all joint predictions of a ledger may show to others: one for
+        each sample and class, each time.
     """
 
     kinds: tuple[str, ...] = (LINEAR,)
@@ -59,6 +66,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     askers: tuple[str, ...] | None = None
     least_asked: int | None = None
     most_asked: int | None = None
+    most_scores: int | None = None
 
     def __post_init__(self) -> None:
         if not self.kinds:
@@ -77,7 +85,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             most = getattr(self, name)
             if most is not None and not most > 0:
                 raise ConfigError(f"{name} is {most:g}; give a number above 0")
-        for name in ("most_problems", "most_iterations", "least_asked", "most_asked"):
+        for name in _COUNTS:
             most = getattr(self, name)
             if most is not None and most < 1:
                 raise ConfigError(f"{name} is {most}; give a whole number above 0")

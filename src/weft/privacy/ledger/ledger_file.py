@@ -60,6 +60,28 @@ class Cohort(msgspec.Struct, frozen=True, kw_only=True):
     shown: int
 
 
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What a joint prediction showed others of a party's samples.
+
+    Attributes
+    ----------
+    asker
+        Who read the scores; empty: every holder of a sample.
+    samples, scores
+        How many samples were asked about, and how many numbers were told of them.
+    company
+        All parties of the prediction, in their order; empty: they are not remembered.
+    cells_shared
+        Whether another party held some of the same cells of the same samples.
+    """
+
+    asker: str
+    samples: int
+    scores: int
+    company: tuple[str, ...] = ()
+    cells_shared: bool = False
+
+
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """One run in a party's journal.
 
@@ -68,6 +90,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     saw. ``epsilon`` and ``delta`` are those of the noise in its model; zero: it released none.
     ``rho`` is what its feature sums with noise told. ``moments`` names the matrices over all
     columns that went out with its model, ``numbers`` counts what they told of each column.
+    ``question`` is what a joint prediction showed others.
     """
 
     id: str
@@ -83,6 +106,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     rho: float = 0.0
     moments: tuple[str, ...] = ()
     numbers: int = 0
+    question: Question | None = None
 
     @property
     def received(self) -> int:
@@ -166,6 +190,10 @@ class Pages:
     def rho_spent(self, without: str = "") -> float:
         """ρ of all feature sums with noise, added up; but for one run."""
         return sum(run.rho for run in self.runs if run.id != without)
+
+    def questions(self, without: str = "") -> list[Question]:
+        """What all joint predictions showed others; but for one run."""
+        return [r.question for r in self.runs if r.question is not None and r.id != without]
 
     def remember(self, who: Attendance, began: str) -> None:
         """Take down who takes part in a run, before others see feature sums of it."""

@@ -35,7 +35,15 @@ from weft.privacy.ledger.earlier_folds import FoldCut
 from weft.privacy.ledger.earlier_moments import refuse_further_moments
 from weft.privacy.ledger.earlier_samples import Attendance
 from weft.privacy.ledger.expected_exposure import sums_too_many
-from weft.privacy.ledger.ledger_file import Book, Cohort, Hashes, Kind, Pages, Run
+from weft.privacy.ledger.ledger_file import (
+    Book,
+    Cohort,
+    Hashes,
+    Kind,
+    Pages,
+    Question,
+    Run,
+)
 from weft.storage.atomic_files import StorageError
 from weft.sums.sum_counter import SumCounter
 
@@ -101,6 +109,7 @@ class Account:
         self._epsilon = self._delta = self._rho = 0.0
         self._moments: tuple[str, ...] = ()
         self._numbers = 0
+        self._question: Question | None = None
 
     def open(
         self, view: PartyView, ids: Sequence[NDArray[np.object_]], sum_counter: SumCounter
@@ -263,6 +272,26 @@ class Account:
             self._put(pages, self._run(self._booked, None, who))
         return b""
 
+    def note_question(
+        self, question: Question, objecting: Callable[[Question, Sequence[Question]], None]
+    ) -> None:
+        """Write down what a joint prediction shows others, before it does.
+
+        ``objecting`` is given what is asked and what was asked before, and may refuse it.
+        """
+
+        def write() -> bytes:
+            with self._book.locked():
+                pages = self._open_pages()
+                objecting(question, pages.questions(without=self._run_id))
+                run = self._run(self._booked, None, None)
+                self._put(pages, msgspec.structs.replace(run, question=question))
+            return b""
+
+        self._once("question", write)
+        self._question = question
+        self._begun = True
+
     def note_folds(self, cut: FoldCut, objecting: Callable[[Callable[[int], int]], None]) -> None:
         """Write down how folds cut the samples, unless ``objecting`` does not let them.
 
@@ -360,9 +389,8 @@ class Account:
         sum_counter = self._tally
         if sum_counter is None:
             return
-        if not (
-            self._room_received or self._room_shown or self._noted or self._epsilon or self._rho
-        ):
+        booked = self._room_received or self._room_shown or self._noted or self._epsilon
+        if not (booked or self._rho or self._question):
             return
         sum_counter.booking = None
         if self._draws.finish():
@@ -439,6 +467,7 @@ class Account:
             rho=self._rho,
             moments=self._moments,
             numbers=self._numbers if self._moments else 0,
+            question=self._question,
         )
 
 
