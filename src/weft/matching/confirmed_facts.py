@@ -27,6 +27,9 @@ from weft.protocol.message import malformed
 
 Names = NDArray[np.object_]
 
+#: Up to so many numbers, a sparse array takes longer to make than an array does.
+_SMALL = 100_000
+
 
 class LyingView(ProtocolError):
     """A view that is not right; it does not say what is wrong, which would help whoever lied."""
@@ -98,8 +101,7 @@ def facts_of(told: ToldView) -> Facts:
     # Per own (row cohort, column cohort): how many hold both.
     meeting = own.astype(np.int64)
     if shared:
-        meet = _incidence(sheets, told.n_parties) @ _incidence(lists, told.n_parties).T
-        meeting[:shared, :shared_columns] = meet.toarray()
+        meeting[:shared, :shared_columns] = _meeting(sheets, lists, told.n_parties)
     seen: Flags = np.any(own & (column_sharers > 1) & (column_sharers > cells.holding), axis=1)
     crossed = (own & (meeting > cells.holding)).any(axis=1)
     counts = _counted(told)
@@ -245,8 +247,24 @@ def _sharers(lists: HolderLists, cohorts: int) -> Ints:
     return found
 
 
+def _meeting(rows: HolderLists, columns: HolderLists, parties: int) -> Ints:
+    """(row cohort × column cohort) how many hold both."""
+    if (len(rows.lengths) + len(columns.lengths)) * parties <= _SMALL:
+        small: Ints = _table(rows, parties) @ _table(columns, parties).T
+        return small
+    meet: Ints = (_incidence(rows, parties) @ _incidence(columns, parties).T).toarray()
+    return meet
+
+
+def _table(lists: HolderLists, parties: int) -> Ints:
+    """(cohort × party) who holds it, as an array."""
+    held = np.zeros((len(lists.lengths), parties), np.int64)
+    held[lists.cohort, lists.holders] = 1
+    return held
+
+
 def _incidence(lists: HolderLists, parties: int) -> sp.csr_array:
-    """(cohort × party) who holds it."""
+    """The same with what is not zero alone."""
     start = np.concatenate([[0], np.cumsum(lists.lengths)])
     ones = np.ones(len(lists.holders), np.int64)
     return sp.csr_array((ones, lists.holders, start), shape=(len(lists.lengths), parties))

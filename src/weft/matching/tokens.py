@@ -86,11 +86,14 @@ def encode_labels(
             ) from None
         return values
     if np.issubdtype(classes.dtype, np.number):
-        chosen = pd.to_numeric(pd.Series(chosen), errors="coerce").to_numpy(np.float64)
+        if not np.issubdtype(chosen.dtype, np.number):
+            chosen = pd.to_numeric(pd.Series(chosen), errors="coerce").to_numpy(np.float64)
+        order = np.argsort(classes)
+        at = np.searchsorted(classes, chosen, sorter=order).clip(max=len(classes) - 1)
+        index = np.where(classes[order[at]] == chosen, order[at], -1)
     else:
-        chosen = np.array([str(label) for label in chosen], dtype=object)
-        classes = np.array([str(label) for label in classes], dtype=object)
-    index = pd.Index(classes).get_indexer(pd.Index(chosen))
+        names = pd.Index([str(label) for label in classes], dtype=object)
+        index = names.get_indexer(pd.Index([str(label) for label in chosen], dtype=object))
     if (index < 0).any():
         row = int(np.flatnonzero(known)[index < 0][0]) + 1
         raise DataError(
