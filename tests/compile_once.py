@@ -1,17 +1,22 @@
 """Numba compiles a function in one of several processes; the others take it from its cache.
 
 Workers begin together, in a fresh clone with an empty cache: each would compile what another is
-just compiling, which takes a minute of a processor for all functions.
+just compiling, which takes a minute of a processor for all functions. So would the parties that
+tests start as processes of their own.
 """
 
 from __future__ import annotations
 
 import fcntl
+import os
 from pathlib import Path
 from typing import Any
 
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
+
+#: Tells processes that a test starts which folder that is.
+FOLDER = "WEFT_TESTS_COMPILING"
 
 
 def compile_once(locks: Path) -> None:
@@ -22,6 +27,7 @@ def compile_once(locks: Path) -> None:
     locks
         A folder that all of the processes use.
     """
+    os.environ[FOLDER] = str(locks)
     compile_here = Dispatcher.compile
     ours: set[str] = set()
 

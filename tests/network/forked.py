@@ -12,8 +12,10 @@ import subprocess
 import sys
 from contextlib import contextmanager, suppress
 from multiprocessing import forkserver, resource_tracker
+from pathlib import Path
 from unittest.mock import patch
 
+from compile_once import FOLDER, compile_once
 from weft.cli import main
 
 #: What parties and the coordinator load before anything happens.
@@ -81,6 +83,8 @@ def _begin(program, arguments, log):
         for target in targets:
             os.dup2(file, target)
         os.close(file)
+    if compiling := os.environ.get(FOLDER):
+        compile_once(Path(compiling))
     if program == ("-m", "weft"):
         main(list(arguments))
     sys.argv = [*program, *arguments]
