@@ -40,12 +40,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.import_plugin(fixtures)
     if getattr(config, "cache", None) is not None:
         import_module("compile_once").compile_once(config.cache.mkdir("compiling"))
-    if worker == "gw1":
+    if worker == "gw1" and config.args == config.getini("testpaths"):
         _import_from_the_end(config.rootpath / "tests")
 
 
 def _import_from_the_end(tests: Path) -> None:
-    """Import tests before they are collected, the last ones first.
+    """Import all tests before they are collected, the last ones first.
 
     In a fresh clone, pytest rewrites the asserts of whatever it imports, and keeps the result. Two
     workers that begin at different ends do half of that each.

@@ -146,14 +146,16 @@ def test_forged_words_do_not_pass_the_tag_not_even_with_the_factor(monkeypatch, 
     forged = np.repeat(body[None], len(changes), axis=0)
     with np.errstate(over="ignore"):
         forged[:, 0] += changes
-    some = forged[: 1 << 14]
-    fixed = sum(opens(cipher, row, monkeypatch) is not None for row in some)
+    with monkeypatch.context() as patched:
+        patched.setattr(Streams, "_fit", lambda *_: True)
+        passing = [row for row in forged if opens(cipher, row, patched) is not None]
+        assert 0 < len(passing) < 20
+        assert opens(cipher, shifted, patched) == 123456790
+    # What is refused without tags is refused with them: these are the ones to look at.
+    fixed = sum(opens(cipher, row, monkeypatch) is not None for row in passing)
     assert fixed == 0
+    assert opens(cipher, forged[0], monkeypatch) is None
     assert opens(cipher, shifted, monkeypatch) is None
-    monkeypatch.setattr(Streams, "_fit", lambda *_: True)
-    before = sum(opens(cipher, row, monkeypatch) is not None for row in forged)
-    assert 0 < before < 20
-    assert opens(cipher, shifted, monkeypatch) == 123456790
-    passed = f"{before} of {len(forged):,} forged words pass"
+    passed = f"{len(passing)} of {len(forged):,} forged words pass"
     record("29", "unguarded", f"without tags {passed}, and any shift by the factor")
-    record("29", "guarded", f"{fixed} of {len(some):,}, and no shift by the factor")
+    record("29", "guarded", f"{fixed} of {len(forged):,}, and no shift by the factor")

@@ -201,13 +201,13 @@ class Scene(LocalCluster):
         return kept
 
     def wait_for(self, what, condition, seconds=240.0, needed=()):
-        """Look every few milliseconds whether something has come true, and return it."""
+        """Look again and again whether something has come true, and return it."""
         until = time.monotonic() + seconds
         while not (found := condition()):
             for name in needed:
                 assert self.is_running(name), f"{name} ended before {what}: {self.log(name)}"
             assert time.monotonic() < until, f"waited {seconds:g} s for {what}: {self.last_words()}"
-            time.sleep(0.05)
+            time.sleep(0.1)
         return found
 
     def wait_exchanges(self, name, number):
