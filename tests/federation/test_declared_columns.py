@@ -204,7 +204,7 @@ def test_how_a_file_writes_its_levels_is_its_own_affair(tmp_path):
 def test_two_writings_of_a_level_stop_the_run_until_confirmed(tmp_path):
     rules = {"kind": "category", "map": {"crimson": "Azure"}}
     held = tiles(tmp_path, a={"colour": rules})
-    with pytest.raises(WeftError, match="'Azure' and 'azure', which differ only"):
+    with pytest.raises(WeftError, match=r"'Azure' and 'azure'; say map = . \"azure\" = \"Azure\""):
         federation(held).train(HOW)
     with pytest.raises(DataError) as found:
         ColumnsParty._refuse_two_writings("colour", Levels(("Azure", "azure")))

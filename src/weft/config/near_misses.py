@@ -141,8 +141,8 @@ def _ids(
             f"{count} of its ids differ from those of "
             f"{one.name if shorter is other else other.name} only in punctuation, blanks, accents "
             "or leading zeros, and would count as different samples",
-            'write them in one way, such as with id_width, or set confirmed = ["ids"] in [data] '
-            "if they are different",
+            f"write them in one way, such as with id_width{'' if width is None else f' = {width}'}"
+            ', or set confirmed = ["ids"] in [data] if they are different',
             party=shorter.name,
             count=count,
             setting=None if width is None else ("id_width", width),
@@ -155,8 +155,8 @@ def _ids(
                 "doubt",
                 f"{met} of its {len(ids)} ids would occur at {there.name} too, if they did not "
                 f"begin with {prefix!r}; now {len(common)} do",
-                'take it off with id_prefix, or set confirmed = ["ids"] in [data] if they are '
-                "different",
+                f'take it off with id_prefix = "{prefix}", or set confirmed = ["ids"] in [data] if '
+                "they are different",
                 party=party.name,
                 count=met,
                 setting=("id_prefix", prefix),

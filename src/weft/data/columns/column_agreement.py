@@ -93,15 +93,16 @@ def join_levels(lists: Sequence[Levels]) -> Levels:
     return Levels(tuple(names), any(levels.rare for levels in lists))
 
 
-def two_writings(levels: Iterable[str]) -> tuple[str, str] | None:
-    """Two levels that differ in case, accents or blanks only, if there are any."""
+def other_writings(levels: Iterable[str]) -> dict[str, str]:
+    """Levels that differ in case, accents or blanks only from one before, and that one."""
     seen: dict[str, str] = {}
+    found: dict[str, str] = {}
     for level in levels:
         folded = unicodedata.normalize("NFKD", "".join(level.split())).casefold()
         form = "".join(sign for sign in folded if not unicodedata.combining(sign))
         if seen.setdefault(form, level) != level:
-            return seen[form], level
-    return None
+            found[level] = seen[form]
+    return found
 
 
 def settle_columns(tiles: Sequence[Tile], agreed: Mapping[str, Levels]) -> Transformation:

@@ -19,10 +19,10 @@ from weft.data.columns.column_agreement import (
     common_bytes,
     interactions_of,
     join_levels,
+    other_writings,
     own_levels,
     rules_of,
     settle_columns,
-    two_writings,
 )
 from weft.data.columns.column_rules import PLAIN, rule_bytes
 from weft.data.columns.column_transformation import Transformation
@@ -214,12 +214,14 @@ class ColumnsParty:
 
     @staticmethod
     def _refuse_two_writings(name: str, levels: Levels) -> None:
-        pair = two_writings(levels.names)
-        if pair is not None:
+        others = other_writings(levels.names)
+        if others:
+            pairs = ", ".join(f"{one!r} and {level!r}" for level, one in others.items())
+            rule = ", ".join(f'"{level}" = "{one}"' for level, one in others.items())
             raise DataError(
-                f"column {name!r} has the levels {pair[0]!r} and {pair[1]!r}, which differ only in "
-                "their writing and would count as two; map one to the other with map at the party "
-                'that has it, or set confirmed = ["levels"] in [data] if that is meant',
+                f"column {name!r} has levels that differ only in their writing and would count as "
+                f"two: {pairs}; say map = {{ {rule} }} in columns of the party that has them, or "
+                'set confirmed = ["levels"] in [data] if that is meant',
                 # Levels are for holders of the column.
                 told="a category has two levels that differ only in case, accents or blanks, and "
                 "would count as two; the log of a site that holds it names them: map one to the "
