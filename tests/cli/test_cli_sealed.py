@@ -106,6 +106,10 @@ def test_second_moments_are_told_before_a_run_and_after_it(told, tmp_path):
     audit = told("audit", str(folder), config=AGREED)
     assert "Readers of the model also got second moments (gram and hessian), sealed" in audit
     assert "READABLE" not in audit
+    # Two matrices of 31 columns: twice as many are more than a fifth of 569 samples.
+    careful = AGREED.replace("allow_exposure = true\n", "")
+    said = told("check", "config.toml", mode="sealed", config=careful, code=2)
+    assert "earlier runs opened 62 numbers about each of its columns, and with 62 more" in said
 
 
 def test_check_and_train_refuse_moments_of_few_samples_alike(told):
