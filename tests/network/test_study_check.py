@@ -104,6 +104,7 @@ def test_the_submitter_gets_counts_and_nothing_of_small_groups(tmp_path, keys, c
     assert "<10" in said
     assert "LIKELY REACHED" in said or "REACHED" in said
     assert "Ready: weft submit" in said
+    assert "no ledger" not in said
 
 
 @pytest.mark.parametrize(

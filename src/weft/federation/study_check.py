@@ -261,6 +261,8 @@ def _of_large_groups(look: Outlook) -> Outlook:
     return replace(
         look,
         left_out=0,
+        # Ledgers are the parties' own, by which each has said what it would refuse.
+        has_ledger=True,
         exposures=tuple(one for one in look.exposures if one.view.samples),
         pairs=tuple(pair for pair in look.pairs if pair[2]),
     )
