@@ -322,7 +322,7 @@ class Contribution(Wire):
     def _early(self) -> bool:
         # Before the first contribution nothing is in the sum, and that may be opened; but not
         # where totals are opened as they stood when this party contributed.
-        return self._current and super()._early
+        return self._current and not self._mine and super()._early
 
     @property
     def _of_one_request(self) -> bool:
@@ -330,7 +330,7 @@ class Contribution(Wire):
 
     @property
     def _whole(self) -> bool:
-        return not self._windows and super()._whole
+        return not self._windows and self.kind in ("z", "v")
 
     def increment(self, values: Floats, pads: PadLinks | None, slots: Slots | None = None) -> bytes:
         """Encrypt the change of ``values`` at ``slots`` (of all shared slots when None)."""
