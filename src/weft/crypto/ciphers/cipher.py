@@ -415,7 +415,8 @@ class Plain(Cipher):
         else:
             words = word_block(self._read(total), self.where(kind)).words
             values = words.view(np.int64)
-        return np.multiply(values, total.unit, dtype=np.float64)
+        # In two steps: a product of two types goes through a buffer.
+        return values.astype(np.float64) * total.unit
 
 
 #: Weft's own.
