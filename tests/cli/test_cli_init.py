@@ -70,6 +70,15 @@ def test_in_a_terminal_it_asks(weft, hospitals, monkeypatch):
     assert '\nloss = "squared"\n' in out.read_text()
 
 
+def test_a_table_without_rows_is_named_beside_the_others(weft, hospitals):
+    hospitals.write()
+    north, south = (hospitals.folder / f"{name}.csv" for name in ("north", "south"))
+    north.write_text(north.read_text().partition("\n")[0] + "\n")
+    outcome = weft("init", north, south, "--out", hospitals.folder / "new.toml")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "north.csv: the file has no rows; export it again with its data" in outcome.out
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -47,7 +47,7 @@ def near_misses(
         Whether labels are classes.
     """
     tiles = {
-        name: [file.tile for file in files if file.tile is not None]
+        name: [file.tile for file in files if file.tile is not None and file.tile.n]
         for name, files in examined.items()
     }
     wrong = {
