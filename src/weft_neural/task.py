@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from weft.network.run_description import Task
+from weft.protocol.recording import Head
 from weft_neural.settings import NeuralSettings
 
 
@@ -23,3 +24,7 @@ class NeuralTask(Task, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     @property
     def patience(self) -> float:
         return self.settings.patience
+
+    def recording_head(self) -> Head:
+        settings = self.settings
+        return Head(self.name, list(self.parties), settings.cipher, settings.coordinator_sees)

@@ -37,12 +37,12 @@ class MemberSites:
 
     def ask(self, task, post=MemoryTransport):
         """Run a task to its end; the folder of what the coordinator hands out."""
-        transport = post([self._place(name) for name in task.parties])
+        transport = post([self.place(name) for name in task.parties])
         run = self.folder / "coordinator"
         coordinate_run(lambda parties: transport, run, task, Progress("p-1"))
         return run / RESULTS
 
-    def _place(self, name):
+    def place(self, name):
         def open_party(request):
             party = self.members[name].open_party(request.plan, request.memory, request.run)
             return ModelSavingParty(party, self.folder / "saved" / name)

@@ -25,7 +25,7 @@ def outcomes(monkeypatch):
     """What comes of one try after the other; None: the run is over."""
     told = []
 
-    def run(transport, folder, task, progress):
+    def run(transport, folder, task, progress, record):
         (folder / "journal.weft").touch()
         error = told.pop(0)
         if error is not None:

@@ -6,7 +6,9 @@ All of these end before the engine starts; what comes after is tested with real 
 import inspect
 import json
 import logging
+import shutil
 import socket
+import stat
 from dataclasses import asdict, replace
 from importlib import import_module
 
@@ -26,6 +28,7 @@ from weft.network.open_site import open_site
 from weft.network.run_description import LinearTask
 from weft.network.run_index import RunIndex
 from weft.network.run_progress import Report
+from weft.network.serve_settings import write_serve_settings
 from weft.network.site_member import load_member
 from weft.network.site_models import ModelSavingParty
 from weft.privacy.ledger.run_booking import Ledger
@@ -445,3 +448,22 @@ def test_a_site_opens_no_door_for_job_processes(monkeypatch):
     processes._open_no_local_port()
     CoreCell(fqcn="south", create_internal_listener=True)
     assert made == [{"fqcn": "south", "create_internal_listener": False}]
+
+
+def test_whether_runs_are_recorded_is_kept_in_the_kit(place, weft, monkeypatch, tmp_path):
+    kit = tmp_path / "kit"
+    shutil.copytree(kit_of(place, "coordinator"), kit)
+    told = []
+
+    def serve(kit, settings):
+        told.append(settings.record)
+        write_serve_settings(kit, settings)
+
+    monkeypatch.setattr(processes, "serve", serve)
+    for options in ([], ["--record"], [], ["--no-record"], []):
+        assert weft("serve", kit, *options)[0] == 0
+    assert told == [False, True, True, False, False]
+    settings = kit / "local" / "weft.json"
+    assert stat.S_IMODE(settings.stat().st_mode) == 0o600
+    write(settings, '{"record": 7}')
+    assert "--no-record" in sentence(weft("serve", kit))

@@ -25,6 +25,8 @@ from weft.network import liveness
 from weft.network import network_channel as channel
 from weft.network.network_channel import NetworkChannel
 from weft.network.presence_replay import ReplayedPresence
+from weft.privacy.audit.recording_audit import audit
+from weft.protocol.recording import Head, entries_of
 from weft.solvers.settings import Settings
 from weft.storage.journal import Journal
 
@@ -84,7 +86,7 @@ class Mortal:
 
     def __init__(self, party):
         self._party, self.dies = party, False
-        self.replaying, self.close = party.replaying, party.close
+        self.replaying, self.close, self.settle = party.replaying, party.close, party.settle
 
     def on(self, phase, message):
         reply = self._party.on(phase, message)
@@ -128,7 +130,7 @@ def run_with_faults(folder, held, settings, by_chance):
     crashes = 0
     while True:
         journal = Journal(folder / "journal")
-        network = NetworkChannel(transport, "run-1", journal)
+        network = NetworkChannel(transport, "run-1", journal, record=True)
         try:
             network.hello({"about": settings.to_json()})
             outcome = coordination.coordinate(network, HOW, settings, run=run)
@@ -147,7 +149,16 @@ def run_with_faults(folder, held, settings, by_chance):
         for party, envelope in outcome.letters["here"].items()
     ]
     model = join_slices(slices, outcome.head, overlapping=bool(outcome.result.gone))
+    assert_signed(network.transcript, identities)
     return model, outcome.result, network.presence, transport, crashes
+
+
+def assert_signed(transcript, identities):
+    """What was recorded is what all parties say they saw, whatever became of their letters."""
+    head = Head("a run", list(identities), "pad")
+    found = audit(head, entries_of(transcript), identities=identities)
+    assert found.signed == dict.fromkeys(identities, "verified")
+    assert not {"seen", "signed", "covered"} & set(found.findings)
 
 
 #: Per solver: settings, and what happens by chance. Where everybody is needed, one at a time is

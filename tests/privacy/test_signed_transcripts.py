@@ -12,7 +12,10 @@ from weft.crypto.party_key_pairs import Identity
 from weft.data import SPLITS, load
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.privacy.audit.recording_audit import audit
-from weft.protocol.recording import Head, entries_of
+from weft.privacy.audit.signed_transcripts import SignatureAudit
+from weft.protocol.message_bytes import pack
+from weft.protocol.recording import Entry, Head, entries_of
+from weft.protocol.transcript import Transcript, reply_hash, signed_bytes
 from weft.solvers.settings import Settings
 
 SETTINGS = Settings(lam=0.1, gap=0.1, solver="lbfgs", loss="logistic")
@@ -160,3 +163,47 @@ def test_without_a_recording_nobody_hashes_and_nothing_is_signed():
     federation = Federation(tiles, Preprocessing(scaling="standard"), packed=True)
     federation.train(SETTINGS)
     assert all(party._transcript is None for party in federation.parties.values())
+
+
+#: Phase, request, reply of a party over a network, and hashes that its site tells afterwards.
+LETTERS = [
+    ("announce", {"run": b"r" * 16}, {"x": 1}, []),
+    # The coordinator did not get it, and went on.
+    ("step", {"x": 2}, {"x": 3}, None),
+    # The party was made anew, and sealed its letter anew.
+    ("step", {"x": 4}, {"sealed": b"new"}, [reply_hash(pack({"sealed": b"first"}))]),
+]
+
+
+def of_letters(identity, *, asked=2, sent=b"first"):
+    """What a coordinator records of them, with its own word for two things."""
+    seen = Transcript()
+    seen.settle([])
+    for phase, request, reply, sent_hashes in LETTERS:
+        seen.add(phase, request, reply)
+        seen.settle(sent_hashes)
+    release = {"transcript": seen.digest(), "unheard": seen.unheard}
+    release["signature"] = identity.sign(signed_bytes(b"r" * 16, "p1", seen.digest()))
+    crossed = [
+        ("announce", {"run": b"r" * 16}, {"x": 1}, ""),
+        # The first of them never arrived there.
+        ("step", {"x": 9}, {}, "late: no reply in time"),
+        ("step", {"x": asked}, {}, "late: no reply in time"),
+        ("step", {"x": 4}, {"sealed": sent}, ""),
+        ("release", {}, release, ""),
+    ]
+    for number, (phase, request, reply, failure) in enumerate(crossed):
+        yield Entry(2 * number, phase, "p1", "down", request)
+        yield Entry(2 * number + 1, phase, "p1", "up", reply, failure)
+
+
+@pytest.mark.parametrize(
+    ("lie", "state"),
+    [({}, "verified"), ({"asked": 7}, "wrong"), ({"sent": b"new"}, "wrong")],
+)
+def test_what_was_sent_and_requests_without_a_reply_are_signed_for(lie, state):
+    identity = Identity.new()
+    notary = SignatureAudit({"p1": identity.public})
+    found = [check for entry in of_letters(identity, **lie) for check, _ in notary.see(entry)]
+    assert notary.states == {"p1": state}
+    assert found == ([] if state == "verified" else ["seen"])

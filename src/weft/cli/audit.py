@@ -21,7 +21,11 @@ _UNSOUND = 1
 
 def audit(
     run: Annotated[
-        Path, typer.Argument(help="Results folder of a run with --record, or the recording itself.")
+        Path,
+        typer.Argument(
+            help="Folder of a run with --record (results, or the coordinator's KIT/weft/runs/RUN), "
+            "or the recording itself."
+        ),
     ],
     party: Annotated[
         str | None, typer.Option(metavar="NAME", help="Show what this party got, line by line.")
@@ -52,7 +56,8 @@ def audit(
     model. It is computed anew from the recording; with --roster or --keys the signatures are
     checked by those keys, so that the recording shows what the parties themselves say they saw. A
     party that did not sign, and messages that its signature does not cover, are then findings too:
-    of a resumed run, all before it was resumed.
+    of a run of weft train --resume, all before it was resumed. Runs over a network are recorded by
+    their coordinator (weft serve --record), and whole also where it or a party was killed.
     """
     from weft.cli.console import say_json
     from weft.errors import ConfigError
@@ -60,7 +65,10 @@ def audit(
     from weft.protocol.recording import MESSAGES, Recording
 
     if run.is_dir() and not (run / MESSAGES).exists():
-        raise ConfigError(f"{run} holds no recording; train again with --record")
+        raise ConfigError(
+            f"{run} holds no recording; train again with --record, or over a network let the "
+            "coordinator run weft serve --record"
+        )
     recording = Recording(run / MESSAGES if run.is_dir() else run)
     known = recording.head.parties
     if party is not None and party not in known:
@@ -222,6 +230,7 @@ def _signatures(found: Audit) -> list[str]:
         "not vouched for": (
             "signed the hash of these very messages; --roster or --keys would check with which keys"
         ),
+        "wrong": "the signature does not fit these messages",
         "in part": "signed the hash of a part of these messages only",
         "nothing": "did not sign for what it saw",
     }

@@ -22,7 +22,17 @@ KitFolder = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object only.")]
 
 
-def serve(kit: KitFolder) -> None:
+def serve(
+    kit: KitFolder,
+    record: Annotated[
+        bool | None,
+        typer.Option(
+            "--record/--no-record",
+            help="Keep the messages of every run here, for weft audit; at first off.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
     """Be the coordinator of a federation, until Ctrl-C or SIGTERM.
 
     Listens on the port of the kit, and lets in whoever shows a certificate of the federation: sites
@@ -30,6 +40,13 @@ def serve(kit: KitFolder) -> None:
     KIT/weft/events.log, and what the engine says in KIT/weft/engine.log.
 
     What runs need to go on after a crash lies in KIT/weft/runs.
+
+    With --record every run that begins or is resumed from now on also leaves its messages there, in
+    KIT/weft/runs/RUN/messages.weft, readable by the owner of this process only: what the
+    coordinator sees anyway, ciphertext and masked scalars, and of runs that show it weights, those.
+    weft audit KIT/weft/runs/RUN --roster FILE shows what each side could read, and checks what the
+    parties signed. No submitter and no site gets it. It stays until the run is given up (weft stop
+    --forget) or somebody deletes it. The choice is kept in the kit, until --no-record is given.
     """
     from weft.network.engine import require_engine
     from weft.network.kits.open_kit import Kit
@@ -37,8 +54,10 @@ def serve(kit: KitFolder) -> None:
     require_engine()
     opened = Kit.open(kit, "coordinator")
     from weft.network.engine import serve_and_join as processes
+    from weft.network.serve_settings import ServeSettings, read_serve_settings
 
-    processes.serve(opened)
+    settings = read_serve_settings(opened) if record is None else ServeSettings(record=record)
+    processes.serve(opened, settings)
 
 
 def join(

@@ -172,6 +172,9 @@ class ReleaseReply(Message):
     transcript, signature
         The hash of all that it was asked and said before this (`weft.protocol.transcript`), and its
         signature; None: it keeps none, in one process without a recording.
+    unheard
+        Hashes of requests that it worked on and whose reply the coordinator says it never got, one
+        after the other; they are in the hash too. None: there are none.
     """
 
     readers: Annotated[Names, texts("who gets the model", "readers")]
@@ -181,6 +184,7 @@ class ReleaseReply(Message):
     ] = None
     transcript: Annotated[bytes | None, _SIGNED] = None
     signature: Annotated[bytes | None, _SIGNED] = None
+    unheard: Annotated[bytes | None, _SIGNED] = None
 
 
 class ModelRequest(Message):

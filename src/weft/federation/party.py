@@ -290,6 +290,11 @@ class Party:
             self._account.note_attendance()
         return reply
 
+    def settle(self, replies: Sequence[bytes] | None) -> None:
+        """How the last envelope ended, told before every one, as `Transcript.settle` has it."""
+        if self._transcript is not None:
+            self._transcript.settle(replies)
+
     def _tells(self, phase: Phase[Any, Any], reply: Message) -> bool:
         """Whether a reply counts as taking part in training.
 
@@ -530,9 +535,8 @@ class Party:
 
     def _seal(self, message: ReleaseRequest) -> ReleaseReply:
         told = self._slice(message)
-        seen = None if self._transcript is None else self._transcript.digest()
         exposed = exposure_of(self.view, self.sum_counter).reached
-        return self._release.seal(told, exposed, seen)
+        return self._release.seal(told, exposed, self._transcript)
 
     def _take_model(self, message: ModelRequest) -> Nothing:
         if self._settings is None:

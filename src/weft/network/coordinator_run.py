@@ -19,6 +19,7 @@ from weft.network.run_description import Task
 from weft.network.run_progress import IterationRecord, Progress
 from weft.network.run_results import RESULTS
 from weft.network.transport_interface import Transport
+from weft.protocol.recording import MESSAGES, Recorder
 from weft.storage.atomic_files import locked, write_private
 from weft.storage.atomic_folder import building
 from weft.storage.journal import Journal
@@ -37,6 +38,8 @@ def coordinate_run(
     task: Task,
     progress: Progress,
     submitter: str = "",
+    *,
+    record: bool = False,
 ) -> None:
     """Start or resume a run, and bring it to its end.
 
@@ -51,6 +54,8 @@ def coordinate_run(
         Receives the run's progress; has its name.
     submitter
         Who may abandon the run.
+    record
+        Keep all messages in the folder, for audits, until somebody deletes them.
 
     Raises
     ------
@@ -65,10 +70,12 @@ def coordinate_run(
         if (folder / RESULTS).is_dir() and not (folder / _JOURNAL).exists():
             log.info("run %s: was over already", progress.run)
             return
-        _run_to_end(open_transport(task.parties), folder, task, progress)
+        _run_to_end(open_transport(task.parties), folder, task, progress, record)
 
 
-def _run_to_end(transport: Transport, folder: Path, task: Task, progress: Progress) -> None:
+def _run_to_end(
+    transport: Transport, folder: Path, task: Task, progress: Progress, record: bool
+) -> None:
     """Run; where the run needs an absent party, wait for it and resume.
 
     The exchange that the party missed is not in the journal, so it is asked again.
@@ -76,7 +83,7 @@ def _run_to_end(transport: Transport, folder: Path, task: Task, progress: Progre
     since, size = time.monotonic(), -1
     while True:
         try:
-            _run(transport, folder, task, progress)
+            _run(transport, folder, task, progress, record)
             return
         except PartyAway as away:
             reached = (folder / _JOURNAL).stat().st_size
@@ -88,11 +95,12 @@ def _run_to_end(transport: Transport, folder: Path, task: Task, progress: Progre
             time.sleep(_WAIT)
 
 
-def _run(transport: Transport, folder: Path, task: Task, progress: Progress) -> None:
+def _run(transport: Transport, folder: Path, task: Task, progress: Progress, record: bool) -> None:
+    recorder = _recorder(folder, task, record)
     journal = Journal(folder / _JOURNAL)
     kind = job_kind_of(task)
     timeouts = Timeouts(setup=task.setup, work=task.timeout, setup_phases=kind.setup_phases)
-    channel = NetworkChannel(transport, progress.run, journal, timeouts)
+    channel = NetworkChannel(transport, progress.run, journal, timeouts, record=recorder or False)
     if len(journal):
         progress.resume(len(journal) - 1)
     begun = True
@@ -109,6 +117,8 @@ def _run(transport: Transport, folder: Path, task: Task, progress: Progress) -> 
             progress.add(record, {} if channel.replaying else channel.away)
 
         finished = kind.coordinate(task, channel, _secret(folder), tell)
+        if recorder is not None:
+            recorder.finish()
         _write_results(folder, finished, channel)
         for party, failure in channel.end().items():
             finished.notes.append(
@@ -119,11 +129,25 @@ def _run(transport: Transport, folder: Path, task: Task, progress: Progress) -> 
     finally:
         channel.close()
         journal.close()
+        if recorder is not None:
+            recorder.close()
         if not begun:
             # The parties were told, and there is nothing to resume.
             delete_folder(folder)
     # It holds ciphertext or weights of parties, and is not needed any more.
     Journal(folder / _JOURNAL).delete()
+
+
+def _recorder(folder: Path, task: Task, record: bool) -> Recorder | None:
+    """Writes the run's recording, from its beginning.
+
+    A resumed run repeats its journal, and with it all that was recorded before: writing it anew
+    leaves out what was asked, was not answered and does not count, and gives the file of a run that
+    was never interrupted. Half a recording would mislead, so that none stays where none is wanted.
+    """
+    path = folder / MESSAGES
+    path.unlink(missing_ok=True)
+    return Recorder(path, task.recording_head()) if record else None
 
 
 def _write_results(folder: Path, finished: FinishedRun, channel: NetworkChannel) -> None:

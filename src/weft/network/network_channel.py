@@ -83,7 +83,7 @@ class NetworkChannel(Channel):
         How long parties may take.
     record
         As in :class:`weft.protocol.LocalChannel`; what is repeated from the journal is recorded
-        again.
+        again, in the same bytes.
 
     Attributes
     ----------

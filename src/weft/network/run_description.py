@@ -13,6 +13,7 @@ from weft.guards.terms import OPEN, Matching, Terms
 from weft.matching.holding_map import Overlap
 from weft.protocol import Fields, Message, fields_of
 from weft.protocol.field_visibility import texts
+from weft.protocol.recording import Head
 from weft.solvers.algorithm_choice import resolve
 from weft.solvers.settings import Settings
 
@@ -54,6 +55,10 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """Seconds to wait for a party without which nothing goes on."""
         raise NotImplementedError
 
+    def recording_head(self) -> Head:
+        """What the recording of the run says of it, for audits; here: its blocks bear pads."""
+        return Head(self.name, list(self.parties), "pad")
+
     def to_json(self) -> str:
         return msgspec.json.encode(self).decode()
 
@@ -82,6 +87,10 @@ class TrainingTask(Task, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def patience(self) -> float:
         return self.settings.patience
+
+    def recording_head(self) -> Head:
+        settings = self.settings
+        return Head(self.name, list(self.parties), settings.cipher, settings.coordinator_sees)
 
     def told(self) -> Fields:
         settings, _ = resolve(self.settings)
@@ -126,6 +135,9 @@ class PredictTask(Task, frozen=True, kw_only=True, forbid_unknown_fields=True, t
     @property
     def patience(self) -> float:
         return self.timeout
+
+    def recording_head(self) -> Head:
+        return Head(self.name, list(self.parties), self.cipher)
 
 
 def check_run(run: str) -> str:

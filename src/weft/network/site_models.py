@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
@@ -62,6 +62,12 @@ class ModelSavingParty:
     def exposure(self) -> str:
         """What the run has exposed, in one line; empty: this kind of party does not say."""
         return str(getattr(self._party, "exposure", ""))
+
+    def settle(self, replies: Sequence[bytes] | None) -> None:
+        """Pass on how the last envelope ended, to a party that signs for it."""
+        settle = getattr(self._party, "settle", None)
+        if settle is not None:
+            settle(replies)
 
     def on(self, phase: Phase[Any, Any], message: Message) -> Message:
         reply = self._party.on(phase, message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from weft.crypto.replay_log import Memory
 from weft.errors import ProtocolError, WeftError
 from weft.network.envelope import Hello, Work, Worked, decode_envelope, encode
 from weft.protocol import Fields, Message, Phase, fields_of, pack, phase_named, unpack
+from weft.protocol.transcript import TRANSCRIPT_BYTES, reply_hash
 from weft.report.json_values import rounded
 from weft.storage.atomic_files import StorageError
 from weft.storage.journal import Journal
@@ -90,7 +92,7 @@ class RandomnessStore:
 
 log = logging.getLogger("weft.site")
 
-#: After an envelope in the journal: it was answered.
+#: After an envelope in the journal: it was answered. Hashes of its replies follow.
 _ANSWERED = b"answered"
 #: In the place of an envelope that this party refused: it answers nothing more in this run.
 _LEFT = b"left"
@@ -105,8 +107,10 @@ class RunParty(Protocol):
     """A party of one run, as :class:`weft.federation.party.Party` is.
 
     It keeps what it draws at random, and may have a context ``replaying()`` in which everything
-    must come from there; its ``exposure``, if it has one, says what the run has shown. The same
-    messages must bring a new party to the same state.
+    must come from there; its ``exposure``, if it has one, says what the run has shown. One that
+    signs for what it saw has ``settle``, which tells it before every envelope how the last one
+    ended: hashes of the replies as they were sent, or None where the coordinator did not get them.
+    The same messages must bring a new party to the same state.
     """
 
     def on(self, phase: Phase[Any, Any], message: Any) -> Message: ...
@@ -172,6 +176,9 @@ class SiteRun:
         #: The last of them, and the reply to it, while the party is in memory.
         self._work: Work | None = None
         self._reply = b""
+        #: Hashes of the replies in it, and, by number, of those that were sent last.
+        self._said: list[bytes] = []
+        self._sent: dict[int, list[bytes]] = {}
         #: Whether the last of them was answered: then its reply may have left.
         self._answered = False
         #: Whether the party refused what it was asked last, and whether it has left.
@@ -230,10 +237,10 @@ class SiteRun:
         if work.number == self.last:
             self.rebuild()
             self._check_same(work)
-            if not self._answered:
-                # The work was interrupted, and is answered only now.
-                self._journal.append(_ANSWERED, durable=False)
-                self._answered = True
+            if not self._answered or self._said != self._sent.get(work.number):
+                # The work was interrupted, and is answered only now; or the party was made anew,
+                # and its letters are sealed anew.
+                self._note_answer(work.number)
             return self._reply
         opened = self.rebuild(heard=work.last)
         self._journal.append(packed)
@@ -243,11 +250,10 @@ class SiteRun:
         self._opened = None
         try:
             self._reply = self._answer(opened, work)
-            self._journal.append(_ANSWERED, durable=False)
+            self._note_answer(work.number)
         except Exception:
             self._take_back()
             raise
-        self._answered = True
         self._work, self._opened = work, opened
         return self._reply
 
@@ -310,14 +316,20 @@ class SiteRun:
             if record == _LEFT:
                 self._left = True
                 continue
-            self._answered = record == _ANSWERED
+            self._answered = record.startswith(_ANSWERED)
             if self._answered:
+                self._sent[self.last] = _hashes(record)
                 continue
             envelope = decode_envelope(record)
             if isinstance(envelope, Hello):
                 self._plan = envelope.plan
             elif isinstance(envelope, Work):
                 self._numbers.append(envelope.number)
+
+    def _note_answer(self, number: int) -> None:
+        """Write down that an envelope was answered, before the reply leaves."""
+        self._journal.append(_ANSWERED + b"".join(self._said), durable=False)
+        self._sent[number], self._answered = self._said, True
 
     def _check_memory(self, work: Work) -> None:
         """Refuse to continue if either side has lost part of the run."""
@@ -370,7 +382,7 @@ class SiteRun:
         self._work = None
         with strict():
             for record in self._journal:
-                if record in (_ANSWERED, _LEFT):
+                if record.startswith(_ANSWERED) or record == _LEFT:
                     continue
                 if self._work is not None:
                     self._answer(opened, self._work)
@@ -391,6 +403,7 @@ class SiteRun:
     def _answer(self, opened: OpenedParty, work: Work) -> bytes:
         # Of a replay, an earlier failure says nothing about this envelope.
         self._refused = False
+        self._settle(opened, work)
         replies: list[bytes] = []
         seconds: list[float] = []
         for name, packed in work.parts:
@@ -409,7 +422,24 @@ class SiteRun:
                 raise ProtocolError(f"its reply to phase '{name}' is no message of this phase")
             replies.append(pack(fields_of(reply)))
         worked = self.worked_since(work.last, work.number)
+        self._said = [reply_hash(reply) for reply in replies]
         return encode(Worked(work.number, replies, seconds, worked))
+
+    def _settle(self, opened: OpenedParty, work: Work) -> None:
+        """Tell a party that signs for what it saw what became of its last replies."""
+        settle = getattr(opened.member, "settle", None)
+        if settle is None:
+            return
+        place = bisect_left(self._numbers, work.number)
+        last = self._numbers[place - 1] if place else 0
+        settle(self._sent.get(last, []) if last <= work.last else None)
+
+
+def _hashes(record: bytes) -> list[bytes]:
+    """Of the replies, in a record that an envelope was answered."""
+    found = record[len(_ANSWERED) :]
+    ends = range(TRANSCRIPT_BYTES, len(found) + 1, TRANSCRIPT_BYTES)
+    return [found[end - TRANSCRIPT_BYTES : end] for end in ends]
 
 
 class _Unfinished(Exception):

@@ -159,6 +159,9 @@ class Recorder:
     def finish(self) -> None:
         """Write the last frame: the recording is complete."""
         self._write(_End(self._count))
+        with _writing(self.path):
+            # What the recording could be made from again is deleted when it is complete.
+            os.fsync(self._file.fileno())
         self.close()
 
     def close(self) -> None:
@@ -265,7 +268,7 @@ def _damaged(path: Path) -> RecordingError:
 def _cut_off(path: Path, count: int) -> RecordingError:
     return RecordingError(
         f"{path} is cut off after {count} messages; copy it again, or let the run end ('weft train "
-        "… --resume' where it was interrupted)"
+        "… --resume' where it was interrupted, 'weft submit … --resume' over a network)"
     )
 
 
@@ -277,5 +280,5 @@ def _writing(path: Path) -> Iterator[None]:
     except OSError as error:
         raise RecordingError(
             f"{path}: the messages cannot be recorded ({error.strerror or error}); check the "
-            "folder's permissions and free space, or train without --record"
+            "folder's permissions and free space, or go on without --record"
         ) from None

@@ -20,7 +20,7 @@ from weft.federation.release.model_slices import open_slice, seal_slice
 from weft.federation.release.reader import joined
 from weft.federation.release.second_moments import SecondMoments
 from weft.privacy.agreement.consent import Consent
-from weft.protocol.transcript import signed_bytes
+from weft.protocol.transcript import Transcript, signed_bytes
 from weft.solvers.settings import Settings
 
 Publics = Mapping[str, PublicIdentity]
@@ -66,7 +66,7 @@ class ReleaseParty:
         self.second_moments: SecondMoments | None = None
 
     def seal(
-        self, slice_: ModelSlice, exposed: bool | None, transcript: bytes | None
+        self, slice_: ModelSlice, exposed: bool | None, seen: Transcript | None
     ) -> ReleaseReply:
         """A slice, in letters to all readers; the rest as `ReleaseReply` has it."""
         if not self._readers:
@@ -74,8 +74,9 @@ class ReleaseParty:
                 f"party {self._name} does not know who gets the model; give it a roster, or a "
                 "folder of keys with those of the other parties"
             )
-        run, signature = self._keyring.run_id, None
-        if transcript is not None:
+        run, transcript, signature = self._keyring.run_id, None, None
+        if seen is not None:
+            transcript = seen.digest()
             signature = self._identity.sign(signed_bytes(run, self._name, transcript))
         return ReleaseReply(
             readers=np.array(list(self._readers), dtype=str),
@@ -83,6 +84,7 @@ class ReleaseParty:
             exposed=exposed,
             transcript=transcript,
             signature=signature,
+            unheard=None if seen is None else seen.unheard or None,
         )
 
     def take(

@@ -27,6 +27,7 @@ from weft.network.run_description import check_run
 from weft.network.run_progress import Progress, Report
 from weft.network.run_results import RESULTS
 from weft.network.secure_session import SecureTransport
+from weft.network.serve_settings import read_serve_settings
 from weft.network.transport_interface import Stopped
 
 log = logging.getLogger("weft.coordinator")
@@ -89,7 +90,10 @@ class CoordinatorController(Controller):
                 path = task_file(Path(workspace.get_app_dir(job)))
                 task = read_task(path.read_text(encoding="utf-8"))
                 self._files = job_kind_of(task).result_files
-                coordinate_run(open_transport, folder, task, self._progress, submitter)
+                record = read_serve_settings(kit).record
+                coordinate_run(
+                    open_transport, folder, task, self._progress, submitter, record=record
+                )
                 self._progress.end("over")
         except Stopped as error:
             self._progress.end("stopped", str(error))

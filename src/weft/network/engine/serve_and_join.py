@@ -25,6 +25,7 @@ from weft.network.engine.startup_checks import check_port_free, wait_for_coordin
 from weft.network.kits.engine_settings import HEARTBEAT
 from weft.network.kits.open_kit import Kit
 from weft.network.secure_session import SecureSite
+from weft.network.serve_settings import ServeSettings, write_serve_settings
 from weft.network.site_endpoint import Site
 
 log = logging.getLogger("weft.process")
@@ -44,15 +45,19 @@ class _Failed(Exception):
     """The engine did not start; the text says why."""
 
 
-def serve(kit: Kit) -> NoReturn:
+def serve(kit: Kit, settings: ServeSettings) -> NoReturn:
     """Run the coordinator's server until this process is asked to end."""
     from nvflare.private.fed.app.server import server_train
 
     check_port_free(kit)
     kit.prepare()
+    # Where the processes of runs find them, and the next server.
+    write_serve_settings(kit, settings)
 
     def start() -> None:
         log.info("serving %s on %s:%d", kit.federation, kit.host, kit.port)
+        if settings.record:
+            log.info("the messages of all runs are recorded in %s", kit.runs)
         server_train.main(_arguments(kit, fed_server="fed_server.json"))
 
     _run(kit, start, _end_jobs)

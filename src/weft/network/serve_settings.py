@@ -1,0 +1,49 @@
+"""The coordinator's settings for serving, kept in its kit so that they are given only once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from weft.errors import ConfigError
+from weft.network.kits.open_kit import Kit, packed_json
+from weft.storage.atomic_files import write_private
+
+#: Name of the file in a kit's ``local``, as for a site; it stays at the coordinator.
+_SETTINGS = "weft.json"
+
+
+class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the operator of a coordinator has chosen.
+
+    Attributes
+    ----------
+    record
+        Whether the messages of every run are kept in its folder, for audits.
+    """
+
+    record: bool = False
+
+
+def write_serve_settings(kit: Kit, settings: ServeSettings) -> None:
+    """Keep them in the kit, readable by its owner only."""
+    write_private(_file(kit), packed_json(msgspec.to_builtins(settings)))
+
+
+def read_serve_settings(kit: Kit) -> ServeSettings:
+    """The settings of the last time; the defaults where none were given yet."""
+    path = _file(kit)
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=ServeSettings)
+    except FileNotFoundError:
+        return ServeSettings()
+    except (OSError, msgspec.MsgspecError) as error:
+        raise ConfigError(
+            f"{path} cannot be read ({error}); delete it, and start weft serve with --record or "
+            "--no-record"
+        ) from None
+
+
+def _file(kit: Kit) -> Path:
+    return kit.local / _SETTINGS
