@@ -110,6 +110,9 @@ def test_many_ids_that_differ_in_zeros_only_stop_a_run():
     [
         (["0", "1"], ["no", "yes"], {"no": "0", "yes": "1"}),
         (["ill", "well"], ["Ill", "WELL"], {"Ill": "ill", "WELL": "well"}),
+        ([0, 1], ["J", "N"], {"J": "1", "N": "0"}),
+        (["no", "sick"], ["N", "ill"], {"N": "no", "ill": "sick"}),
+        (["cat", "cow", "dog"], ["Cat", "fox", "dog"], {"Cat": "cat", "fox": "fox", "dog": "dog"}),
         ([0, 1], [1, 2], {"1": "0", "2": "1"}),
         ([0, 1], [-1, 1], {"-1": "0", "1": "1"}),
         ([0, 1, 2], ["a", "b"], {}),

@@ -70,7 +70,7 @@ def mapping_between(one: Classes, other: Classes, *, coded: bool) -> dict[str, s
     same = {_plain(text): text for text in mine}
     found = {text: same[_plain(text)] for text in theirs if _plain(text) in same}
     if any(text != meant for text, meant in found.items()):
-        return found
+        return _completed(found, mine, theirs)
     if set(mine) & set(theirs) == set(mine) | set(theirs):
         return None
     numbers = [_numbers(texts) for texts in (mine, theirs)]
@@ -83,6 +83,15 @@ def mapping_between(one: Classes, other: Classes, *, coded: bool) -> dict[str, s
     if (numbers[0] is None) != (numbers[1] is None):
         return {} if apart else None
     return {} if apart and len(mine) == len(theirs) == 2 else None
+
+
+def _completed(found: dict[str, str], mine: list[str], theirs: list[str]) -> dict[str, str]:
+    """A mapping of all labels: of two classes the second follows; others stay as they are."""
+    left = [text for text in theirs if text not in found]
+    free = [text for text in mine if text not in found.values()]
+    if len(mine) == len(theirs) == 2 and len(left) == len(free) == 1:
+        return found | {left[0]: free[0]}
+    return found | {text: text for text in left}
 
 
 def _spelt(classes: Classes) -> list[str]:
