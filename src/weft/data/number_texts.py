@@ -24,20 +24,8 @@ BLANKS = [
     *("#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#NULL!"),
 ]
 _YES = (
-    "true",
-    "yes",
-    "y",
-    "t",
-    "on",
-    "ja",
-    "j",
-    "wahr",
-    "oui",
-    "vrai",
-    "si",
-    "sí",
-    "verdadero",
-    "sim",
+    *("true", "yes", "y", "t", "on", "ja", "j", "wahr", "oui", "vrai"),
+    *("si", "sí", "verdadero", "sim"),
 )
 _NO = ("false", "no", "n", "f", "off", "nein", "falsch", "non", "faux", "falso", "não", "nao")
 TRUTH = {**dict.fromkeys(_YES, 1.0), **dict.fromkeys(_NO, 0.0)}
