@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import replace
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -632,3 +633,17 @@ def test_every_limit_is_shown_to_those_who_sign():
     )
     assert len(list(limits_words(limits))) == len(msgspec.structs.fields(limits))
     assert all(getattr(limits, field.name) is not None for field in msgspec.structs.fields(limits))
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_columns_are_scaled_only_if_all_documents_together_allow_it(pairs):
+    """A run allows three parties by its flag, the policy by its count: both together do not."""
+    asked = msgspec.structs.replace(OPEN, allow_pairs=True, min_contributors=5)
+    own = msgspec.structs.replace(OPEN, allow_pairs=pairs, min_contributors=3)
+    view = SimpleNamespace(column_cohort=np.array([0]), column_sharers=np.array([3]), bias_slot=-1)
+    consent = Consent("north", asked, policy=SitePolicy(own, Limits()))
+    if pairs:
+        consent.check_scaling(view)
+        return
+    with pytest.raises(ConfigError, match="to scale 1 features that it shares with too few"):
+        consent.check_scaling(view)
