@@ -13,7 +13,7 @@ import pytest
 from replayed import Troupe, cut_for, federation_for, replay, settings_for
 
 from weft.crypto.replay_log import RandomnessLog
-from weft.network.site_run import RandomnessStore
+from weft.network.randomness_store import RandomnessStore
 from weft.storage.atomic_files import StorageError
 from weft.storage.journal import Journal
 

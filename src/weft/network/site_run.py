@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,82 +13,16 @@ from threading import Lock
 from time import perf_counter
 from typing import Any, Protocol
 
-import msgspec
-
 import weft.all_messages  # noqa: F401 - a site must know every phase that can come.
 from weft.crypto.replay_log import Memory
 from weft.errors import ProtocolError, WeftError
 from weft.network.envelope import Hello, Work, Worked, decode_envelope, encode
+from weft.network.randomness_store import RandomnessStore
 from weft.protocol import Fields, Message, Phase, fields_of, pack, phase_named, unpack
 from weft.protocol.transcript import TRANSCRIPT_BYTES, reply_hash
 from weft.report.json_values import rounded
 from weft.storage.atomic_files import StorageError
 from weft.storage.journal import Journal
-
-_DECODER: msgspec.msgpack.Decoder[tuple[str, bytes]] = msgspec.msgpack.Decoder(tuple[str, bytes])
-
-
-class RandomnessStore:
-    """Named secret values in a journal (:class:`weft.crypto.replay_log.Memory`).
-
-    A value is on the disk before it is used anywhere, so neither a kill nor a power cut loses one
-    that anything depends on.
-
-    Parameters
-    ----------
-    path
-        The journal of one run of one party.
-
-    Raises
-    ------
-    StorageError
-        As in :class:`weft.storage.journal.Journal`.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._journal = Journal(path)
-        #: The record that holds the latest value of each name.
-        self._places: dict[str, int] = {}
-        try:
-            for place, record in enumerate(self._journal):
-                self._places[self._read(record)[0]] = place
-        except WeftError:
-            self.close()
-            raise
-
-    def __repr__(self) -> str:
-        return f"RandomnessStore({str(self._journal.path)!r})"
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._places
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def get(self, name: str) -> bytes | None:
-        """The value of this name, or None."""
-        place = self._places.get(name)
-        return None if place is None else self._read(self._journal[place])[1]
-
-    def __setitem__(self, name: str, value: bytes) -> None:
-        self._journal.append(msgspec.msgpack.encode((name, value)))
-        self._places[name] = len(self._journal) - 1
-
-    def close(self) -> None:
-        """Let another process open the file."""
-        self._journal.close()
-
-    def _read(self, record: bytes) -> tuple[str, bytes]:
-        try:
-            return _DECODER.decode(record)
-        except msgspec.MsgspecError:
-            raise StorageError(
-                f"{self._journal.path} does not hold the random values of a run; start a new run"
-            ) from None
-
 
 log = logging.getLogger("weft.site")
 
