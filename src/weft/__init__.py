@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from weft.data.read_tiles import read_tile
     from weft.data.tile import Tile
     from weft.errors import WeftError
-    from weft.estimators import HybridClassifier, HybridRegressor
+    from weft.estimators import HybridClassifier, HybridGLM, HybridRegressor
     from weft.federation.local_federation import Federation
     from weft.federation.model import Model, load_model
     from weft.federation.preprocessing_settings import Preprocessing
@@ -28,6 +28,7 @@ __version__ = "0.2.0"
 __all__ = [
     "Federation",
     "HybridClassifier",
+    "HybridGLM",
     "HybridRegressor",
     "Model",
     "Preprocessing",
@@ -41,6 +42,7 @@ __all__ = [
 _HOMES = {
     "Federation": "weft.federation.local_federation",
     "HybridClassifier": "weft.estimators",
+    "HybridGLM": "weft.estimators",
     "HybridRegressor": "weft.estimators",
     "Model": "weft.federation.model",
     "Preprocessing": "weft.federation.preprocessing_settings",

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import gamma, nbinom, poisson
 
 from covering import changing
 from weft.errors import ConfigError
@@ -22,11 +23,18 @@ from weft.losses.external_loss_check import check_loss
 
 Array = npt.NDArray[np.float64]
 
-VARIANTS = [get_loss(name) for name in LOSSES] + [
+VARIANTS = [loss for loss in map(get_loss, LOSSES) if loss.bounded] + [
     get_loss("smoothed_hinge", g=0.01),
     get_loss("smoothed_hinge", g=3.0),
     get_loss("epsilon_insensitive", epsilon=2.0),
     get_loss("huber", g=0.05),
+]
+#: Of counts and amounts, with slopes and curvatures that have no bound.
+LOG_LINKED = [
+    get_loss("poisson"),
+    get_loss("gamma"),
+    *(get_loss("tweedie", power=power) for power in (1.1, 1.5, 1.9)),
+    *(get_loss("negative_binomial", dispersion=dispersion) for dispersion in (0.1, 1.0, 5.0)),
 ]
 every_loss = pytest.mark.parametrize("loss", VARIANTS, ids=repr)
 smooth_losses = pytest.mark.parametrize(
@@ -400,6 +408,34 @@ def test_a_negative_epsilon_is_refused() -> None:
         get_loss("epsilon_insensitive", epsilon=-0.1)
 
 
+@pytest.mark.parametrize("loss", LOG_LINKED, ids=repr)
+def test_losses_of_counts_and_amounts_are_half_the_deviance_of_scipys_distributions(
+    loss: Loss,
+) -> None:
+    """Up to a constant minus the logarithm of the likelihood; zero at a perfect fit."""
+    y = np.array([1.0, 2.0, 7.0])
+    assert loss.value(np.log(y), y) == pytest.approx(0.0, abs=1e-12)
+    z = np.array([-0.3, 0.8, 1.5])
+    mean = np.exp(z)
+    k = 1.0 / loss.parameters().get("dispersion", 1.0)
+    power = loss.parameters().get("power", 0.0)
+    logs = {
+        "poisson": lambda mean: poisson.logpmf(y, mean),
+        "gamma": lambda mean: gamma.logpdf(y, 1.0, scale=mean),
+        "negative_binomial": lambda mean: nbinom.logpmf(y, k, k / (k + mean)),
+        # The part of Tweedie's log-likelihood that depends on the mean.
+        "tweedie": lambda mean: (
+            y * mean ** (1 - power) / (1 - power) - mean ** (2 - power) / (2 - power)
+        ),
+    }[loss.name]
+    assert loss.value(z, y) == pytest.approx(logs(y) - logs(mean), abs=1e-12)
+    # Wherever |l'| is below a slope, l'' is below what is promised for it.
+    far = np.linspace(-6, 6, 121)[:, None]
+    slopes, bends = np.abs(loss.u(far, y)), loss.curvature(far, y)
+    for slope in (0.5, 3.0, 20.0):
+        assert bends[slopes <= slope].max(initial=0) <= loss.curvature_below(slope, 7.0) * 1.0001
+
+
 # ── losses from outside ───────────────────────────────────────────────────────────────────
 
 
@@ -410,7 +446,7 @@ def unlisted() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("loss", VARIANTS, ids=repr)
+@pytest.mark.parametrize("loss", [*VARIANTS, *LOG_LINKED], ids=repr)
 def test_losses_of_weft_pass_the_check_of_those_from_outside(loss: Loss) -> None:
     check_loss(loss)
 

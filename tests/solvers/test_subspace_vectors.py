@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from covering import examples
+from weft.solvers.subspace.lower_bound import Bounding
 from weft.solvers.subspace.party_vectors import Vectors, add_scaled, inner
-from weft.solvers.subspace.subspace_algebra import Bounding, Subspace
+from weft.solvers.subspace.subspace_algebra import Subspace
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -133,6 +134,7 @@ def subspace_of(parts: list[Floats], point: Floats, coming: list[Floats] | None 
         ]
     )
     subspace.point = point
+    subspace.free, subspace.intercepts = False, np.zeros_like(point)
     subspace.mixture = np.abs(point)
     subspace._coming = None
     if coming is not None:
@@ -245,6 +247,7 @@ def bounding_of(problem: Pooled, points: int) -> tuple[Bounding, Any, Floats, Fl
         dual=np.array([-np.inf]),
         lam=np.array([problem.lam]),
         doubt=np.zeros(1),
+        free=False,
         exchange=SimpleNamespace(noise=0.0),
     )
     bounding = Bounding(subspace)

@@ -232,7 +232,7 @@ def _settings(file: LinearFile, folder: Path) -> Settings:
     settings = Settings(
         **told,
         solver=solver.name,
-        loss=model.loss,
+        loss=model.named_loss,
         weigh=model.weigh,
         loss_parameters=model.loss_parameters,
         lam=lambdas[-1],
@@ -240,6 +240,8 @@ def _settings(file: LinearFile, folder: Path) -> Settings:
         mode=_mode(file),
         noise=file.noise,
         sum_noise=file.sum_noise,
+        penalty_factors=model.penalty_factors,
+        penalize_intercept=model.penalizes_intercept,
         second_moments=model.second_moments,
     )
     settled(settings, saves=solver.checkpoint_every is not None)

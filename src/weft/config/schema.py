@@ -14,6 +14,7 @@ from weft.errors import ConfigError
 from weft.federation.preprocessing_settings import TableSettings
 from weft.guards.model_noise import ModelNoise
 from weft.guards.sum_noise import SumNoise
+from weft.losses import get_family
 from weft.matching.holding_map import Overlap
 from weft.solvers.settings import DEFAULTS, Moment, SolverSettings
 
@@ -103,17 +104,42 @@ class DataSection(TableSettings, frozen=True, kw_only=True, forbid_unknown_field
 class ModelSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``[model]``: the problem P(w) = λ/2 ‖w‖² + 1/N Σ l(x_iᵀw); see `Settings`.
 
-    Of a list of ``lambda`` all are trained, and the folds choose one. ``second_moments`` asks for
-    matrices beside the model, for standard errors and correlations.
+    ``family`` names a distribution in the place of a loss, with an intercept that has no penalty
+    unless ``penalize_intercept`` says so. Of a list of ``lambda`` all are trained, and the folds
+    choose one. ``second_moments`` asks for matrices beside the model, for standard errors and
+    correlations.
     """
 
-    loss: str = DEFAULTS["loss"]
+    loss: str | None = None
+    family: str | None = None
     weigh: Literal["samples", "parties"] = DEFAULTS["weigh"]
     loss_parameters: dict[str, float] = msgspec.field(default_factory=dict)
     lam: float | Annotated[list[float], Meta(min_length=1, examples=[[0.1, 0.01]])] = msgspec.field(
         name="lambda", default=1e-3
     )
+    penalty_factors: dict[str, float] = msgspec.field(default_factory=dict)
+    penalize_intercept: bool | None = None
     second_moments: tuple[Moment, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.loss is not None and self.family is not None:
+            raise ConfigError(
+                f"names both loss = '{self.loss}' and family = '{self.family}'; a family has its "
+                "own loss: keep one of them"
+            )
+
+    @property
+    def named_loss(self) -> str:
+        """The loss, by its name or by that of its family."""
+        if self.family is not None:
+            return get_family(self.family)
+        return self.loss or str(DEFAULTS["loss"])
+
+    @property
+    def penalizes_intercept(self) -> bool:
+        if self.penalize_intercept is not None:
+            return self.penalize_intercept
+        return self.family is None
 
 
 class SolverSection(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -5,6 +5,7 @@
 """
 
 from weft.estimators.classifier import HybridClassifier
+from weft.estimators.glm import HybridGLM
 from weft.estimators.regressor import HybridRegressor
 
-__all__ = ["HybridClassifier", "HybridRegressor"]
+__all__ = ["HybridClassifier", "HybridGLM", "HybridRegressor"]

@@ -6,7 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Self, TypeVar, get_args
+from typing import Any, Self, TypeVar, get_args
 
 import numpy as np
 import pandas as pd
@@ -67,9 +67,6 @@ _FIXED = ("latency",)
 class Hybrid(BaseEstimator):
     """An estimator but for what depends on its task."""
 
-    _task: ClassVar[Task]
-
-    loss: str = "squared"
     _: KW_ONLY
     lam: float = 1e-3
     path: Sequence[float] | None = None
@@ -97,6 +94,8 @@ class Hybrid(BaseEstimator):
     overlap: str = _TABLES.overlap
     intercept: bool = True
     intercept_scaling: float = _TABLES.intercept_scaling
+    penalty_factors: Mapping[str, float] | None = None
+    penalize_intercept: bool = DEFAULTS["penalize_intercept"]
     scaling: str = _TABLES.scaling
     unit_rows: bool = _TABLES.unit_rows
     missing: str = _TABLES.missing
@@ -108,6 +107,15 @@ class Hybrid(BaseEstimator):
     second_moments: Sequence[str] = DEFAULTS["second_moments"]
     seed: int = DEFAULTS["seed"]
     verbose: bool = False
+
+    @property
+    def _task(self) -> Task:
+        raise NotImplementedError
+
+    @property
+    def _named_loss(self) -> str:
+        """The name of the loss."""
+        raise NotImplementedError
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Train a federation in this process, or on one ordinary table.
@@ -185,11 +193,12 @@ class Hybrid(BaseEstimator):
         told = {
             name: getattr(self, _CALLED.get(name, name))
             for name in Settings.__struct_fields__
-            if name not in _FIXED
+            if name not in (*_FIXED, "loss")
         }
+        told["loss"] = self._named_loss
         told["path"] = _plain_list(self.path)
         told["second_moments"] = list(self.second_moments)
-        for name in ("loss_parameters", "options"):
+        for name in ("loss_parameters", "options", "penalty_factors"):
             told[name] = dict(told[name] or {})
         for name in ("noise", "sum_noise"):
             if told[name] is not None:
@@ -201,7 +210,9 @@ class Hybrid(BaseEstimator):
         asked = self._checked(Settings, **told)
         if asked.make_loss().task != self._task:
             other = "Regressor" if self._task == "classification" else "Classifier"
-            raise ConfigError(f"loss '{self.loss}' is not for {self._task}; use Hybrid{other}")
+            raise ConfigError(
+                f"loss '{self._named_loss}' is not for {self._task}; use Hybrid{other}"
+            )
         # Said before the first fit, not only when a second one has a model to start from.
         settled(asked, warm=self.warm_start)
         return asked

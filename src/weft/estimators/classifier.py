@@ -12,6 +12,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
+from weft.data.tile import Task
 from weft.estimators.base import Hybrid
 
 
@@ -37,6 +38,9 @@ class HybridClassifier(ClassifierMixin, Hybrid):
         The loss's own parameters, such as ``{"g": 0.5}``.
     weigh : {"samples", "parties"}
         Whether all samples weigh the same in P, or all parties do (some methods on rows).
+    penalty_factors : mapping, optional
+        Features that λ holds back more or less than others, and how many times, such as
+        ``{"age": 0.1}``; in P it is λ/2 Σ f_m w_m².
     noise : mapping, optional
         ``epsilon``, ``delta`` and ``row_norm``: release a differentially private model, with noise
         in every weight; takes scaling = "none".
@@ -73,9 +77,12 @@ class HybridClassifier(ClassifierMixin, Hybrid):
         Value of a cell that several tiles hold. The rule of a `Split` that is fitted wins over
         this one, because it belongs to the way the table was cut.
     intercept : bool
-        Add a constant column, whose weight is regularised like the others.
+        Add a constant column.
     intercept_scaling : float
         Value of the constant column.
+    penalize_intercept : bool
+        Whether its weight is regularised like the others; False: with smooth losses, as in
+        scikit-learn's LogisticRegression and Ridge.
     scaling : {"none", "standard", "minmax", "maxabs"}
         Federated scaling of features.
     unit_rows : bool
@@ -135,16 +142,18 @@ class HybridClassifier(ClassifierMixin, Hybrid):
         The released `Model`, how the run ended, and who held what.
     """
 
-    _task = "classification"
-
     loss: str = "hinge"
 
+    @property
+    def _task(self) -> Task:
+        return "classification"
+
+    @property
+    def _named_loss(self) -> str:
+        return self.loss
+
     def _targets(self, y: NDArray[Any]) -> NDArray[Any]:
-        check_classification_targets(y)
-        classes, encoded = np.unique(y, return_inverse=True)
-        if len(classes) < 2:
-            raise ValueError(f"y has only one class, {classes[0]!r}; classification needs two")
-        self.classes_: NDArray[Any] = classes
+        self.classes_, encoded = encoded_classes(y)
         return encoded
 
     def _publish(self, from_table: bool) -> None:
@@ -166,9 +175,23 @@ class HybridClassifier(ClassifierMixin, Hybrid):
 
         With more than two classes the models of each class against the rest are normalised.
         """
-        chances = np.asarray(expit(self._scores(X)))
-        if len(self.classes_) == 2:
-            return np.hstack([1 - chances, chances])
-        # Scores far below zero for every class would divide zero by zero.
-        chances = np.maximum(chances, np.finfo(np.float64).tiny)
-        return np.asarray(chances / chances.sum(axis=1, keepdims=True))
+        return class_probabilities(self._scores(X))
+
+
+def encoded_classes(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The classes of a table's labels, and the number of every label's."""
+    check_classification_targets(y)
+    classes, encoded = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"y has only one class, {classes[0]!r}; classification needs two")
+    return classes, encoded
+
+
+def class_probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Probabilities of all classes, from logistic scores of the second, or of each."""
+    chances = np.asarray(expit(scores))
+    if scores.shape[1] == 1:
+        return np.hstack([1 - chances, chances])
+    # Scores far below zero for every class would divide zero by zero.
+    chances = np.maximum(chances, np.finfo(np.float64).tiny)
+    return np.asarray(chances / chances.sum(axis=1, keepdims=True))

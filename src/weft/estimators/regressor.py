@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sklearn.base import RegressorMixin
 
+from weft.data.tile import Task
 from weft.estimators.base import Hybrid
 
 
@@ -17,7 +18,15 @@ class HybridRegressor(RegressorMixin, Hybrid):
     default, ``coef_`` is flat, ``intercept_`` a number, and there are no classes.
     """
 
-    _task = "regression"
+    loss: str = "squared"
+
+    @property
+    def _task(self) -> Task:
+        return "regression"
+
+    @property
+    def _named_loss(self) -> str:
+        return self.loss
 
     def _publish(self, from_table: bool) -> None:
         self.coef_, self.intercept_ = self.model_.coef[0], float(self.model_.intercept[0])

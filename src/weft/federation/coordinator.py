@@ -110,7 +110,7 @@ def assemble(
 ) -> HoldingMap:
     """Match the parties' samples and features, leave out what is rare, agree on scaling."""
     holdings = match(channel, preprocessing, settings, announced, run, adder)
-    return prepare(channel, preprocessing, holdings, adder)
+    return prepare(channel, preprocessing, settings, holdings, adder)
 
 
 def match(
@@ -142,11 +142,22 @@ def match(
 
 
 def prepare(
-    channel: Channel, preprocessing: Preprocessing, holdings: HoldingMap, adder: Adder
+    channel: Channel,
+    preprocessing: Preprocessing,
+    settings: Settings,
+    holdings: HoldingMap,
+    adder: Adder,
 ) -> HoldingMap:
     """Leave out what is rare, and agree on scaling."""
     holdings = leave_out_rare(channel, holdings, adder)
-    agree_on_scaling(channel, holdings, preprocessing.scaling, preprocessing.unit_rows, adder)
+    agree_on_scaling(
+        channel,
+        holdings,
+        preprocessing.scaling,
+        preprocessing.unit_rows,
+        adder,
+        settings.penalty_factors,
+    )
     return holdings
 
 
@@ -187,7 +198,7 @@ def coordinate(
     if other is not None:
         settings, reason = other
         settings, _ = settle(settings, announced.terms, saves=saves, warm=warm)
-    holdings = prepare(channel, preprocessing, holdings, adder)
+    holdings = prepare(channel, preprocessing, settings, holdings, adder)
     check_cut(settings, holdings)
     unit, label = units_above(channel, adder, SIZE, 2).tolist()
     told = StartRequest(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from secrets import token_bytes
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto import Adder
@@ -25,6 +27,7 @@ from weft.federation.release.reader import Released, open_release
 from weft.federation.release.second_moments import SecondMoments
 from weft.guards import OPEN, Terms
 from weft.matching.holding_map import HoldingMap
+from weft.matching.id_normalization import normal_features
 from weft.privacy.agreement.consent import Consent
 from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import Channel, LocalChannel, Sink
@@ -199,6 +202,7 @@ class Federation:
         through: Callable[[Channel], Channel] | None,
     ) -> Trained:
         self._start = start
+        self._check_penalty_factors(settings)
         channel = self._open(settings)
         outcome = coordinate(
             channel if through is None else through(channel),
@@ -222,6 +226,22 @@ class Federation:
             channel=channel,
             encryption=self._spent(),
         )
+
+    def _check_penalty_factors(self, settings: Settings) -> None:
+        """Refuse factors of columns that nobody has; those of declared columns are made later."""
+        held = [tile for tiles in self._tiles.values() for tile in tiles]
+        if any(tile.declared is not None for tile in held):
+            return
+        known = {name for tile in held for name in normal_features(tile.features).tolist()}
+        named = np.array(list(settings.penalty_factors), dtype=object)
+        for name, normal in zip(named.tolist(), normal_features(named).tolist(), strict=True):
+            if normal not in known:
+                near = get_close_matches(name, [str(feature) for feature in known], n=1)
+                closest = f" (the closest is '{near[0]}')" if near else ""
+                raise ConfigError(
+                    f"penalty_factors names '{name}', but no party has a column '{name}'{closest}; "
+                    "correct the name"
+                )
 
     def _join(self, outcome: Outcome) -> Released:
         """Open what the parties sealed."""

@@ -15,7 +15,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from weft.array_types import Floats
-from weft.errors import DataError
+from weft.errors import ConfigError, DataError
+from weft.losses import LOG_LINKED
 from weft.storage.atomic_files import StorageError, load_arrays, save_arrays
 
 if TYPE_CHECKING:
@@ -157,7 +158,8 @@ class Model:
     def outcome(self, scores: Floats) -> NDArray[Any]:
         """Turn scores into class values (the larger score wins) or responses."""
         if self.classes is None:
-            return scores[:, 0]
+            # Of losses from outside, whose code may not be here, a score is the response.
+            return np.exp(scores[:, 0]) if self.loss in LOG_LINKED else scores[:, 0]
         if len(self.classes) == 2:
             return np.asarray(self.classes[(scores[:, 0] > 0).astype(int)])
         return np.asarray(self.classes[scores.argmax(axis=1)])
@@ -213,18 +215,36 @@ class Model:
         return np.asarray(self.intercept + self.coef @ self.scaling[0])
 
     def to_sklearn(self) -> Any:
-        """A fitted scikit-learn estimator: LogisticRegression, LinearSVC or LinearRegression.
+        """A fitted scikit-learn estimator: LogisticRegression, LinearSVC or LinearRegression, or
+        PoissonRegressor, GammaRegressor or TweedieRegressor.
 
         Its scores are this model's. Probabilities exist for the logistic loss with two classes;
         with more, the model was trained one class against the rest.
         """
         # Imported here: loading a model and predicting need no scikit-learn.
-        from sklearn.linear_model import LinearRegression, LogisticRegression
+        from sklearn.linear_model import (
+            GammaRegressor,
+            LinearRegression,
+            LogisticRegression,
+            PoissonRegressor,
+            TweedieRegressor,
+        )
         from sklearn.svm import LinearSVC
 
         estimator: Any
+        if self.loss == "negative_binomial":
+            raise ConfigError(
+                "scikit-learn has no negative binomial model; keep the Weft model, whose coef and "
+                "intercept are plain arrays"
+            )
         if self.classes is None:
-            estimator = LinearRegression()
+            made = {"poisson": PoissonRegressor, "gamma": GammaRegressor}
+            estimator = made.get(self.loss, LinearRegression)()
+            if self.loss == "tweedie":
+                estimator = TweedieRegressor(power=self.loss_parameters["power"], link="log")
+            if self.loss in LOG_LINKED:
+                # What its own fit would have set: the link that predictions go through.
+                estimator._base_loss = estimator._get_loss()
             estimator.coef_ = self.coef[0].copy()
             estimator.intercept_ = float(self.intercept[0])
         else:

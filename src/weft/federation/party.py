@@ -422,6 +422,12 @@ class Party:
                 f"party {self.name} is to train with a loss that does not fit its labels as it was "
                 "told of them; stop this run"
             )
+        self.data.check_labels(settings.make_loss())
+        if settings.penalty_factors != self.data.penalties:
+            raise ProtocolError(
+                f"party {self.name} was told other penalty factors than those of the run that is "
+                "to start; stop this run"
+            )
         if settings.noise is not None:
             self._prepare_noise(settings)
         sigma = self._prepare_sum_noise(settings)
@@ -432,11 +438,19 @@ class Party:
             data.table,
             data.labels(),
             self._cipher,
-            Bounds.of(loss, smallest_lam, view.row_holders, unit, label),
+            Bounds.of(
+                loss,
+                smallest_lam,
+                view.row_holders,
+                unit,
+                label,
+                free_intercept=settings.frees_intercept(data.bias is not None),
+            ),
             contributors=1 if self._terms.allow_pairs else self._terms.min_contributors,
             # On shares, folds are of row numbers, and nobody opens a sum without one.
             folds=None if algorithm.shares else self._folds(settings),
             start=None if self._model is None else data.weights_of(self._model),
+            bias=data.bias,
             draws=self._draws,
             sum_sigma=sigma,
             spend_rho=self._spend_rho,

@@ -17,14 +17,18 @@ from weft.crypto import Cipher
 from weft.data.apply_scaling import ColumnScaling
 from weft.data.tile import MissingPolicy, Tile
 from weft.data.tile_digest import add_tile
-from weft.errors import ConfigError
+from weft.errors import ConfigError, DataError
 from weft.federation.messages import MatrixShares, ModelSlice, SecondMomentShares, WeightShares
 from weft.federation.model import Model
 from weft.guards.rare_columns import rare_columns, without_columns
+from weft.losses import Loss
+from weft.matching.id_normalization import normal_features
 from weft.matching.party_view import PartyView
 from weft.matching.tokens import encode_labels
 from weft.privacy.ledger.earlier_folds import FoldCut
 from weft.protocol import Answer, Nothing, answer, answers
+from weft.protocol.common_question import question_digest
+from weft.protocol.message import malformed
 from weft.solvers.base import ModelShare, MomentShare, MomentShares
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import folds_of, large_folds_of
@@ -37,6 +41,7 @@ from weft.sums.messages import (
     EXTREMES,
     FINISH_SCALING,
     LONGEST_ROW,
+    PENALTIES,
     ROW_NORMS,
     ROW_SIZE,
     SCALE_ROWS,
@@ -44,6 +49,7 @@ from weft.sums.messages import (
     DigitReply,
     DigitRequest,
     FinishScalingRequest,
+    PenaltiesRequest,
     ScaleRowsRequest,
 )
 
@@ -84,6 +90,8 @@ class TrainingData:
         Labels per tile as numbers.
     listed
         Classes that it lists whether or not it has samples of them.
+    penalties
+        Features that λ holds back more or less than others, by name, and how many times.
     """
 
     def __init__(
@@ -106,6 +114,7 @@ class TrainingData:
         self.classes: NDArray[Any] | None = None
         self.targets: list[Floats] = []
         self.listed: tuple[float, ...] = ()
+        self.penalties: dict[str, float] = {}
         self._scaling: ScalingParty | None = None
         self._table: LocalTable | None = None
         self._largest = LargestParty(cipher)
@@ -123,6 +132,7 @@ class TrainingData:
             answer(COLUMN_SUMS, lambda m: self._scaler.sums(m)),
             answer(COLUMN_SPREAD, lambda m: self._scaler.spread(m)),
             answer(FINISH_SCALING, self._finish_scaling),
+            answer(PENALTIES, self._hold_back),
             answer(ROW_SIZE, lambda m: self._scaler.size(self._blocks(), m)),
             answer(ROW_NORMS, lambda m: self._scaler.norms(m)),
             answer(LONGEST_ROW, lambda m: self._scaler.longest(m)),
@@ -169,6 +179,18 @@ class TrainingData:
         positive = np.array([1]) if count == 2 else np.arange(count)
         signs: Floats = np.where(target[:, None] == positive, 1.0, -1.0)
         return signs
+
+    def check_labels(self, loss: Loss) -> None:
+        """Refuse labels that a loss has no meaning for."""
+        for tile, target in zip(self.tiles, self.targets, strict=True):
+            wrong = loss.refused_labels(target[~np.isnan(target)])
+            if wrong:
+                raise DataError(
+                    f"party {self._party}: the label column of {tile.source or 'its tile'} {wrong},"
+                    f" which loss '{loss.name}' has no meaning for; correct them, or choose "
+                    "another family",
+                    told=f"a party's labels do not fit loss '{loss.name}'; its log says more",
+                )
 
     # ── what is left out ──────────────────────────────────────────────────────────────────
 
@@ -228,6 +250,27 @@ class TrainingData:
             )
             scaled.append(scaling.apply(tile, self._party))
         self.tiles, self._gaps = scaled, False
+        return Nothing()
+
+    def _hold_back(self, message: PenaltiesRequest) -> Nothing:
+        """Multiply columns by 1/√f, so that λ w² of them is λ f w² in the units of others."""
+        if message.features.shape != message.factors.shape or not (message.factors > 0).all():
+            raise malformed("factors", "are not one above zero for each feature")
+        self.penalties = dict(zip(message.features.tolist(), message.factors.tolist(), strict=True))
+        asked = normal_features(message.features.astype(object)).tolist()
+        factors = dict(zip(asked, message.factors.tolist(), strict=True))
+        own = normal_features(self._names()).tolist()
+        held = np.array([factors.get(name, 1.0) for name in own])
+        factor = 1.0 / np.sqrt(held)
+        self._scaler.hold_back(factor)
+        # Holders of a column who multiply it differently would add up different things.
+        self._cipher.agree(question_digest(message))
+        self.tiles = [
+            replace(tile, block=tile.block * factor[columns])
+            if isinstance(tile.block, np.ndarray)
+            else ColumnScaling(tile.features, np.zeros(tile.m), factor[columns]).apply(tile)
+            for tile, columns in zip(self.tiles, self.view.tile_columns, strict=True)
+        ]
         return Nothing()
 
     def _scale_rows(self, message: ScaleRowsRequest) -> Nothing:

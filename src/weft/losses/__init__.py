@@ -17,19 +17,31 @@ from weft.errors import ConfigError
 from weft.losses.base import Loss
 from weft.losses.classification import Hinge, Logistic, SmoothedHinge, SquaredHinge
 from weft.losses.external_loss_check import check_kind, check_loss
+from weft.losses.gamma import Gamma
+from weft.losses.log_link import LogLinkLoss
+from weft.losses.negative_binomial import NegativeBinomial
+from weft.losses.poisson import Poisson
 from weft.losses.regression import Absolute, EpsilonInsensitive, Huber, Squared
+from weft.losses.tweedie import Tweedie
 
 __all__ = [
+    "FAMILIES",
+    "LOG_LINKED",
     "LOSSES",
     "Absolute",
     "EpsilonInsensitive",
+    "Gamma",
     "Hinge",
     "Huber",
     "Logistic",
     "Loss",
+    "NegativeBinomial",
+    "Poisson",
     "SmoothedHinge",
     "Squared",
     "SquaredHinge",
+    "Tweedie",
+    "get_family",
     "get_loss",
     "register_loss",
 ]
@@ -45,9 +57,27 @@ _LOSSES: dict[str, type[Loss]] = {
         Absolute,
         EpsilonInsensitive,
         Huber,
+        Poisson,
+        Gamma,
+        Tweedie,
+        NegativeBinomial,
     )
 }
 LOSSES: Mapping[str, type[Loss]] = MappingProxyType(_LOSSES)
+#: Distributions of the response in generalised linear models, and the loss of each: half its
+#: deviance (of the binomial, minus its log-likelihood).
+FAMILIES: Mapping[str, str] = MappingProxyType(
+    {
+        "gaussian": "squared",
+        "binomial": "logistic",
+        "poisson": "poisson",
+        "gamma": "gamma",
+        "tweedie": "tweedie",
+        "negative-binomial": "negative_binomial",
+    }
+)
+#: Losses of models whose mean is e^z.
+LOG_LINKED = frozenset(name for name, loss in _LOSSES.items() if issubclass(loss, LogLinkLoss))
 #: Weft's own, which its tests check.
 _OWN = frozenset(_LOSSES.values())
 #: Losses from outside that were checked, with their parameters.
@@ -75,6 +105,24 @@ def register_loss(kind: type[Loss]) -> type[Loss]:
     return kind
 
 
+def get_family(name: str) -> str:
+    """The name of a family's loss.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such family.
+    """
+    if name not in FAMILIES:
+        near = get_close_matches(str(name).lower().replace("_", "-"), FAMILIES, n=1, cutoff=0.4)
+        closest = f' (the closest is "{near[0]}")' if near else ""
+        raise ConfigError(
+            f'family "{name}" is not known{closest}; choose one of {", ".join(FAMILIES)}, where '
+            "binomial trains more than two classes one against the rest"
+        )
+    return FAMILIES[name]
+
+
 def get_loss(name: str, **parameters: float) -> Loss:
     """Build a loss from its name, as a federation's config writes it.
 
@@ -83,8 +131,9 @@ def get_loss(name: str, **parameters: float) -> Loss:
     name : str
         One of the keys of ``LOSSES``.
     **parameters : float
-        The loss's own parameters: ``g`` (smoothed hinge, Huber) or ``epsilon``
-        (ε-insensitive); each has a default.
+        The loss's own parameters: ``g`` (smoothed hinge, Huber), ``epsilon``
+        (ε-insensitive), ``power`` (Tweedie) or ``dispersion`` (negative binomial); each has a
+        default.
 
     Returns
     -------

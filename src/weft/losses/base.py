@@ -19,6 +19,8 @@ Flags = npt.NDArray[np.bool_]
 # An α that went through encryption's fixed point or an average of equal steps may sit this far
 # outside the domain of the conjugate; it is read as lying on the boundary.
 DOMAIN_TOLERANCE = 1e-9
+# Room for α above the largest label where the loss does not bound it.
+_ROOM = 256.0
 # Samples per band of a table of losses, so that a band stays in the processor's cache.
 _BAND = 4096
 
@@ -53,7 +55,41 @@ class Loss(ABC):
     @property
     @abstractmethod
     def smoothness(self) -> float:
-        """Lipschitz constant of l'; infinite where l has a kink."""
+        """Lipschitz constant of l'; infinite where l has a kink, or its curvature no bound."""
+
+    @property
+    def smooth(self) -> bool:
+        """Whether l has no kink."""
+        return math.isfinite(self.smoothness)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether its slope or its curvature has a bound."""
+        return math.isfinite(self.lipschitz) or math.isfinite(self.smoothness)
+
+    def response(self, z: Array) -> Array:
+        """Return the response that a score predicts: the score itself."""
+        return z
+
+    def curvature_below(self, slope: float, label: float) -> float:
+        """Return the largest l'' where |l'| ≤ slope, for labels up to ``label``."""
+        return self.smoothness
+
+    def largest_dual(self, label: float) -> float:
+        """Return a bound on |α| for labels up to ``label``: L, else room above the largest label.
+
+        Where it is room only, runs check every α against it.
+        """
+        return self.lipschitz if math.isfinite(self.lipschitz) else _ROOM * label
+
+    def largest_at_zero(self, label: float) -> float:
+        """Return the largest l(0), for labels up to ``label``."""
+        y = np.array([1.0, -1.0] if self.task == "classification" else [label, -label])
+        return float(self.value(np.zeros(2), y).max())
+
+    def refused_labels(self, labels: Array) -> str:
+        """Return what is wrong with these labels, in words; empty: they fit."""
+        return ""
 
     @abstractmethod
     def value(self, z: Array, y: Array) -> Array:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from inspect import isabstract
 
@@ -60,14 +61,20 @@ def check_kind(kind: type[Loss]) -> None:
 def check_loss(loss: Loss) -> None:
     """Hold value, slope, conjugate, curvature and dual step of a loss against each other."""
     _check_constants(loss)
-    z, y = _grid(_Z, _LABELS[loss.task])
+    z, y = _grid(_Z, _labels(loss, _LABELS))
     # A formula may well overflow where its outcome is a number all the same.
     with np.errstate(all="ignore"):
         u = _check_convex(loss, z, y, _SLOPE)
         _check_curvature(loss, z, y)
         for q in _CURVATURES:
             _check_step(loss, z, y, u, q)
-        _check_convex(loss, *_grid(_FAR_Z, _FAR_LABELS[loss.task]), _FAR_SLOPE)
+        _check_convex(loss, *_grid(_FAR_Z, _labels(loss, _FAR_LABELS)), _FAR_SLOPE)
+
+
+def _labels(loss: Loss, known: Mapping[str, Array]) -> Array:
+    """Those of some labels that the loss takes."""
+    every = known[loss.task]
+    return every[[not loss.refused_labels(y) for y in every[:, None]]]
 
 
 def _grid(z: Array, y: Array) -> tuple[Array, Array]:
@@ -104,8 +111,12 @@ def _check_constants(loss: Loss) -> None:
         raise _wrong(loss, f'task is "{loss.task}", not "classification" or "regression"')
     if not (loss.lipschitz > 0 and loss.smoothness > 0):
         raise _wrong(loss, "lipschitz and smoothness must be above zero")
-    if math.isinf(loss.lipschitz) and math.isinf(loss.smoothness):
-        raise _wrong(loss, "neither its slope nor its curvature is bounded, and sums need a bound")
+    if math.isinf(loss.lipschitz) and math.isinf(loss.curvature_below(1.0, 1.0)):
+        raise _wrong(
+            loss,
+            "neither its slope nor its curvature is bounded, nor its curvature where the slope is; "
+            "give curvature_below(slope, label)",
+        )
 
 
 def _check_conjugate(loss: Loss, z: Array, y: Array, value: Array, u: Array, slope: float) -> None:
@@ -123,11 +134,11 @@ def _check_conjugate(loss: Loss, z: Array, y: Array, value: Array, u: Array, slo
 
 def _check_curvature(loss: Loss, z: Array, y: Array) -> None:
     found = loss.curvature(z, y)
-    if math.isinf(loss.smoothness):
+    if not loss.smooth:
         return
     # Where l' has a kink, the curvature of either side will do.
     sides = [(loss.u(z, y) - loss.u(z + s * _STEP, y)) / (s * _STEP) for s in (-1.0, 1.0)]
-    slack = 1e-4 * loss.smoothness
+    slack = 1e-4 * min(loss.smoothness, float(1.0 + np.abs(found).max()))
     fits = (found >= np.minimum(*sides) - slack) & (found <= np.maximum(*sides) + slack)
     _hold(loss, fits, z, y, "curvature(z) = l''(z)", "curvature")
 

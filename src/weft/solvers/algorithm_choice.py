@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from dataclasses import fields
@@ -176,7 +175,7 @@ def keep_going(settings: Settings) -> Settings:
     Algorithms that do not read ``when_missing`` go on anyway, or have nothing that could.
     """
     chosen, _ = resolve(settings)
-    if "when_missing" not in algorithm_of(chosen.solver).reads:
+    if "when_missing" not in algorithm_of(chosen.solver).reads or not settings.may_hand_over:
         return settings
     return msgspec.structs.replace(settings, when_missing=GO_ON)
 
@@ -211,7 +210,7 @@ def _choice(settings: Settings, saves: bool) -> tuple[str, str]:
         why = "the run saves checkpoints"
     if why:
         return flexible.name, f"solver: {flexible.name}, since {why}"
-    smooth = math.isfinite(settings.make_loss().smoothness)
+    smooth = settings.make_loss().smooth
     losses, kind = ("smooth", "is smooth") if smooth else ("kinks", "has kinks")
     name = recommended(lambda algorithm: algorithm.losses == losses).name
     return name, f"solver: {name}, since everyone takes part and loss '{settings.loss}' {kind}"
@@ -232,6 +231,13 @@ def _check(algorithm: Algorithm, settings: Settings, saves: bool, warm: bool) ->
         raise ConfigError(
             "second_moments are made on shares, in sealed training alone, but this run's solver "
             f"is '{name}'; set mode = 'sealed' in [privacy], or leave second_moments out"
+        )
+    if not settings.penalize_intercept and not algorithm.free_intercept:
+        able = " and ".join(a.name for a in ALGORITHMS.values() if a.free_intercept)
+        raise ConfigError(
+            f"solver '{name}' penalises the intercept like any other weight; set "
+            f"penalize_intercept = true, or use a smooth loss with one of {able} and everyone in "
+            "every iteration"
         )
     if algorithm.everyone and not _complete(settings):
         raise ConfigError(
@@ -275,7 +281,14 @@ def _check(algorithm: Algorithm, settings: Settings, saves: bool, warm: bool) ->
 
 
 def _check_loss(algorithm: Algorithm, settings: Settings) -> None:
-    name, smooth = algorithm.name, math.isfinite(settings.make_loss().smoothness)
+    loss = settings.make_loss()
+    name, smooth = algorithm.name, loss.smooth
+    if not loss.bounded and not algorithm.any_curvature:
+        able = " or ".join(a.name for a in ALGORITHMS.values() if a.any_curvature)
+        raise ConfigError(
+            f"solver '{name}' needs a loss whose slope or curvature is bounded, unlike "
+            f"'{settings.loss}'; use {able}, with everyone in every iteration"
+        )
     if algorithm.losses == "smooth" and not smooth:
         able = recommended(lambda other: other.losses == "kinks").name
         raise ConfigError(

@@ -47,6 +47,10 @@ class Algorithm:
         whole table.
     losses
         ``any``, ``smooth`` ones only, or only those with ``kinks``.
+    any_curvature
+        Whether it trains losses of which neither slope nor curvature is bounded.
+    free_intercept
+        Whether it can leave the intercept without a penalty.
     everyone
         Whether every party must take part in every iteration.
     spans
@@ -106,6 +110,8 @@ class Algorithm:
     reads: tuple[str, ...] = ()
     cut: Cut = "any"
     losses: Literal["any", "smooth", "kinks"] = "any"
+    any_curvature: bool = False
+    free_intercept: bool = False
     everyone: bool = False
     spans: bool = False
     paths: bool = False

@@ -35,6 +35,8 @@ class PartyContext:
         The fold of every row, where the run has folds.
     start
         Weights of this party's columns to start from, in the units of the scaled table.
+    bias
+        Value of the constant column, as it is trained on; None: there is none.
     draws
         Remembers what a party decides by other things than messages.
     sum_sigma
@@ -61,6 +63,7 @@ class PartyContext:
     contributors: int = 1
     folds: NDArray[np.int8] | None = None
     start: Floats | None = None
+    bias: float | None = None
     draws: RandomnessLog = field(default_factory=RandomnessLog)
     sum_sigma: float = 0.0
     spend_rho: Callable[[float], None] = lambda rho: None

@@ -11,7 +11,7 @@ from weft.errors import ConfigError
 from weft.guards.model_noise import ModelNoise
 from weft.guards.sum_noise import SumNoise
 from weft.losses import Loss, get_loss
-from weft.solvers.subspace.settings import SubspaceSettings
+from weft.solvers.subspace.settings import GO_ON, SubspaceSettings
 
 MOST_FOLDS = 20
 
@@ -103,6 +103,11 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
     ----------
     loss, loss_parameters, lam
         The problem: P(w) = λ/2 ‖w‖² + 1/N Σ l(x_iᵀw).
+    penalize_intercept
+        Whether λ holds the weight of the constant column back like any other. Solvers for smooth
+        losses can do without: P(w, β) = λ/2 ‖w‖² + 1/N Σ l(x_iᵀw + β).
+    penalty_factors
+        How many times λ holds some features back, by name; others once: λ/2 Σ f_m w_m².
     weigh
         ``samples``: all samples weigh the same. ``parties``: all parties do, so that the objective
         is λ/2 ‖w‖² plus the mean over parties of their mean loss; for methods on rows.
@@ -128,6 +133,8 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
     lam: float
     loss: str = "hinge"
     loss_parameters: dict[str, float] = msgspec.field(default_factory=dict)
+    penalize_intercept: bool = True
+    penalty_factors: dict[str, float] = msgspec.field(default_factory=dict)
     weigh: Literal["samples", "parties"] = "samples"
     solver: str = "hyfdca"
     mode: Mode = "sums"
@@ -151,12 +158,50 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
         if not all(0 < lam < math.inf for lam in self.path):
             raise ConfigError("a path of lambdas holds one that is not positive; try 1e-2, 1e-3")
         self.make_loss()
+        self._check_penalty_factors()
         if len(set(self.second_moments)) < len(self.second_moments):
             raise ConfigError("second_moments names a matrix twice; name each once")
+        if self.when_missing == GO_ON and not self.may_hand_over:
+            raise ConfigError(
+                "HyFDCA, which stands in for a missing party, penalises the intercept and takes "
+                "losses with a bounded slope or curvature only; set when_missing = 'stop'"
+            )
+        if not self.penalize_intercept:
+            self._check_free_intercept()
         if self.noise is not None:
             self._check_noise()
         if self.sum_noise is not None:
             self._check_sum_noise()
+
+    def _check_penalty_factors(self) -> None:
+        for name, factor in self.penalty_factors.items():
+            if not 0 < factor < math.inf:
+                raise ConfigError(
+                    f"the penalty factor of '{name}' is {factor:g}; give a number above 0, as only "
+                    "the intercept can go without a penalty: a small one such as 1e-3 is little"
+                )
+        if self.penalty_factors and (self.noise is not None or self.sum_noise is not None):
+            raise ConfigError(
+                "noise is made for columns as they are, not for penalty_factors, which scale "
+                "them; leave these out"
+            )
+
+    def _check_free_intercept(self) -> None:
+        """Refuse a free intercept where something rests on λ holding all weights back."""
+        if self.noise is not None or self.sum_noise is not None:
+            raise ConfigError(
+                "noise is made for models all of whose weights lambda holds back; set "
+                "penalize_intercept = true, or train without noise"
+            )
+
+    @property
+    def may_hand_over(self) -> bool:
+        """Whether HyFDCA can train this problem."""
+        return self.penalize_intercept and self.make_loss().bounded
+
+    def frees_intercept(self, has_one: bool) -> bool:
+        """Whether there is an intercept that λ does not hold back."""
+        return has_one and not self.penalize_intercept
 
     def _check_sum_noise(self) -> None:
         """Refuse noise in sums where nothing bounds by how much one sample can move them."""

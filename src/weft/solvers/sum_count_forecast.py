@@ -61,7 +61,7 @@ def most_iterations(settings: Settings, trips: int = 2) -> int | None:
 
 def first_order_iterations(settings: Settings, mean_square: float) -> float:
     """Iterations over all samples that a first-order method is likely to take."""
-    a, b = _FIRST_ORDER[math.isfinite(settings.make_loss().smoothness)]
+    a, b = _FIRST_ORDER[settings.make_loss().smooth]
     return float(a * mean_square / settings.lam * (settings.gap or NO_GAP) ** -b + 2.0)
 
 

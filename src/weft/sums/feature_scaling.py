@@ -41,6 +41,7 @@ from weft.sums.messages import (
     EXTREMES,
     FINISH_SCALING,
     LONGEST_ROW,
+    PENALTIES,
     ROW_NORMS,
     ROW_SIZE,
     SCALE_ROWS,
@@ -51,6 +52,7 @@ from weft.sums.messages import (
     FinishScalingRequest,
     LongestRequest,
     MomentsRequest,
+    PenaltiesRequest,
     RowNormsReply,
     RowNormsRequest,
     ScaleRowsRequest,
@@ -267,12 +269,17 @@ class ScalingParty:
             self.shift[self._view.bias_slot] = 0.0
             self.factor[self._view.bias_slot] = 1.0
 
+    def hold_back(self, factor: Floats) -> None:
+        """Multiply every column by a factor, which makes weights of it dearer or cheaper."""
+        self._go_on("penalties", "", "columns")
+        self.factor = self.factor * factor
+
     # ── rows ──────────────────────────────────────────────────────────────────────────────
 
     def size(self, blocks: Sequence[Block], message: DigitRequest) -> DigitReply:
         """One digit of the largest share of ‖x_i‖² that any party has."""
         if message.digit == 0:
-            self._go_on("row size", "", "columns")
+            self._go_on("row size", "", "columns", "penalties")
 
         def largest() -> Floats:
             self._squares = build_table(self._view, blocks, self._bias).squares
@@ -314,11 +321,14 @@ class ScalingParty:
 
 
 def agree_on_scaling(
-    channel: Channel, holdings: HoldingMap, rule: Rule, unit_rows: bool, adder: Adder
+    channel: Channel,
+    holdings: HoldingMap,
+    rule: Rule,
+    unit_rows: bool,
+    adder: Adder,
+    penalties: Mapping[str, float] | None = None,
 ) -> None:
     """Coordinator: lead the parties to a common scaling, which it never sees."""
-    if rule == "none" and not unit_rows:
-        return
     if rule != "none" and holdings.overlap == "sum":
         raise ConfigError(
             f"scaling = '{rule}' has no meaning for cells that are additive shares "
@@ -331,6 +341,12 @@ def agree_on_scaling(
         finish = {p: FinishScalingRequest(round=round_, rule=rule) for p in channel.parties}
         sums.bring(finish)
         channel.ask(FINISH_SCALING, finish).insist("scaling")
+    if penalties:
+        told = PenaltiesRequest(
+            features=np.array(list(penalties), dtype=str),
+            factors=np.array(list(penalties.values())),
+        )
+        channel.ask(PENALTIES, dict.fromkeys(channel.parties, told)).insist("scaling")
     if unit_rows:
         _unit_rows(channel, holdings, adder)
 

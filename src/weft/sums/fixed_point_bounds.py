@@ -14,7 +14,9 @@ bounds its dual variables; a loss without one gets room above the largest label,
 checked against it.
 
 A point w that is no worse than w = 0 has λ/2 ‖w‖² ≤ P(0), so that |z_i| ≤ h √U ‖w‖ ≤
-h √U √(2 P(0)/λ), which is far less for small λ.
+h √U √(2 P(0)/λ), which is far less for small λ. An intercept that λ does not hold back makes up for
+that at most, and for what the labels are at the mean: `_FREE_ROOM` and the largest label leave room
+for it, and every sum is checked.
 """
 
 from __future__ import annotations
@@ -22,12 +24,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from weft.losses import Loss
 
-#: Room for α above the largest label where the loss does not bound it.
-_ROOM = 256.0
+#: Room for a free intercept beyond scores and labels: odds and rates of e^±32.
+_FREE_ROOM = 32.0
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Bounds:
     """Bounds on z, v/N and α, on changes of α, on Xb with b = Xᵀα/N, and on z of good points.
 
     ``at_zero`` is the largest loss that a sample can have at w = 0, ``longest`` the norm of every
-    point that is no worse than that.
+    point that is no worse than that, ``label`` at least every |label|.
     """
 
     z: float
@@ -45,9 +45,19 @@ class Bounds:
     point: float
     at_zero: float
     longest: float
+    label: float
 
     @classmethod
-    def of(cls, loss: Loss, lam: float, holders: int, unit: float, label: float) -> Bounds:
+    def of(
+        cls,
+        loss: Loss,
+        lam: float,
+        holders: int,
+        unit: float,
+        label: float,
+        *,
+        free_intercept: bool = False,
+    ) -> Bounds:
         """From the problem and the sizes that the parties agreed on.
 
         Parameters
@@ -58,12 +68,16 @@ class Bounds:
             At least every party's part of every ‖x_i‖².
         label
             At least every |label|.
+        free_intercept
+            Whether λ does not hold the intercept back.
         """
-        largest = loss.lipschitz if math.isfinite(loss.lipschitz) else _ROOM * max(label, 1e-30)
+        largest = loss.largest_dual(max(label, 1e-30))
         size = max(unit, 1e-30)
-        y = np.array([1.0, -1.0] if loss.task == "classification" else [label, -label])
-        at_zero = max(float(loss.value(np.zeros(2), y).max()), 1e-30)
+        at_zero = max(loss.largest_at_zero(label), 1e-30)
         longest = math.sqrt(2.0 * at_zero / lam)
+        scores = holders * math.sqrt(size) * longest
+        if free_intercept:
+            scores = 2.0 * scores + label + _FREE_ROOM
         # Twice, since proposals are changes: from −A to A.
         return cls(
             z=largest * holders**2 * size / lam,
@@ -71,7 +85,8 @@ class Bounds:
             alpha=2.0 * largest,
             products=largest * holders**2 * size,
             # Twice, since the minimum of a model of P is a good point only almost.
-            point=2.0 * holders * math.sqrt(size) * longest,
+            point=2.0 * scores,
             at_zero=at_zero,
             longest=longest,
+            label=max(label, 1e-30),
         )

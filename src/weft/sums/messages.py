@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from weft.array_types import Slots
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.array_types import Floats, Slots
 from weft.protocol.field_visibility import block, numbers, record, scalars, texts
 from weft.protocol.message import Message, Nothing
 from weft.protocol.request_reply import Phase
@@ -78,6 +81,13 @@ class FinishScalingRequest(SumRequest):
     v: Annotated[bytes | None, block("means, deviations or extremes of its columns")] = None
 
 
+class PenaltiesRequest(Message):
+    """Which features are held back more or less than others, by name."""
+
+    features: Annotated[NDArray[np.str_], texts("features with a penalty of their own", "features")]
+    factors: Annotated[Floats, numbers("how many times λ holds each back", "features")]
+
+
 class RowNormsRequest(SumRequest):
     """Asks for a party's share of ‖x_i‖² of its samples."""
 
@@ -103,6 +113,7 @@ EXTREMES = Phase("scale.extremes", ExtremesRequest, FeatureSumReply)
 COLUMN_SUMS = Phase("scale.sums", MomentsRequest, FeatureSumReply)
 COLUMN_SPREAD = Phase("scale.spread", MomentsRequest, FeatureSumReply)
 FINISH_SCALING = Phase("scale.finish", FinishScalingRequest, Nothing)
+PENALTIES = Phase("scale.penalties", PenaltiesRequest, Nothing)
 ROW_SIZE = Phase("scale.size", DigitRequest, DigitReply)
 ROW_NORMS = Phase("scale.norms", RowNormsRequest, RowNormsReply)
 LONGEST_ROW = Phase("scale.longest", LongestRequest, DigitReply)

@@ -160,6 +160,10 @@ class Master:
         self._idle[fresh] = 0
         self._size += new
 
+    def lift(self, intercepts: Floats) -> None:
+        """Give the live cuts other b_j."""
+        self._intercepts[self._slacks : self._size] = intercepts
+
     def solve(self, *, tolerance: float, scale: float = 1.0) -> Solution:
         """Maximise Σ_j b_j μ_j − scale/2 μᵀHμ, from the last μ on.
 

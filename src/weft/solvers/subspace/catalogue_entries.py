@@ -132,6 +132,8 @@ SUBSPACE = (
         about="quasi-Newton in two round trips an iteration; smooth losses, everyone takes part",
         reads=("patience", "when_missing"),
         losses="smooth",
+        any_curvature=True,
+        free_intercept=True,
         trips="2; 3 with holders without labels",
         reference="Liu and Nocedal 1989; on sums, with dual bounds, ours",
         forecast=SubspaceForecast(most=1 + 1 + 1, usual=1.0, fitted=(2.1, 0.21, 0.47)),
@@ -142,6 +144,8 @@ SUBSPACE = (
         about="Newton's method in a trust region; smooth losses, everyone takes part",
         reads=("patience", "when_missing"),
         losses="smooth",
+        any_curvature=True,
+        free_intercept=True,
         trips="2 a Hessian product and 2 a step",
         reference="Lin, Weng and Keerthi 2008; on sums, ours",
         forecast=SubspaceForecast(

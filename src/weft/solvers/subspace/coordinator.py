@@ -62,7 +62,12 @@ class SubspaceCoordinator(Coordinator):
         warm: bool = False,
     ) -> Result:
         bounds = Bounds.of(
-            settings.make_loss(), settings.smallest_lam, holdings.row_holders, unit, label
+            settings.make_loss(),
+            settings.smallest_lam,
+            holdings.row_holders,
+            unit,
+            label,
+            free_intercept=settings.frees_intercept(holdings.bias_slot >= 0),
         )
         exchange = Exchange(
             channel, holdings, settings, adder, Problems(classes, settings.folds), bounds
@@ -240,11 +245,13 @@ class _Model:
         """Let the parties form w and w(α) themselves, and measure: what is certified is theirs."""
         subspace, exchange = self._subspace, self._subspace.exchange
         mixture = subspace.padded(subspace.mixture)
-        norms, bound = exchange.model(subspace.point, mixture, self._number)
+        norms, bound, entries = exchange.model(subspace.point, mixture, self._number)
         losses, scores = exchange.close()
         primal = 0.5 * subspace.lam * norms + losses
         half = 0.5 * bound + subspace.beyond(bound, mixture)
         dual = (mixture * subspace.offsets).sum(axis=0) - half / subspace.lam
+        if subspace.free:
+            dual -= subspace.range.price(entries)
         subspace.dual = np.minimum(subspace.dual, dual)
         certificate = self._certificate(primal, dual)
         last = self._result.history[-1]

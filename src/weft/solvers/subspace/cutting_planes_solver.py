@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from weft.array_types import Flags, Floats
+from weft.solvers.subspace.lower_bound import Bounding
 from weft.solvers.subspace.messages import Ascent
-from weft.solvers.subspace.subspace_algebra import Bounding, Subspace
+from weft.solvers.subspace.subspace_algebra import Subspace
 
 #: Where losses are measured between the best point and the model's minimum …
 _STEPS: Floats = np.concatenate(

@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from weft.array_types import Floats
-from weft.solvers.subspace.subspace_algebra import Bounding, Subspace
+from weft.solvers.subspace.lower_bound import Bounding
+from weft.solvers.subspace.subspace_algebra import Subspace
 
 #: Steps measured along a direction: the full one, which is also the guess, shorter and longer.
 STEPS: Floats = np.concatenate(
@@ -46,9 +47,11 @@ class Lbfgs:
         """Complete the gradient at the point, find a direction, search along it."""
         subspace = self._subspace
         mixture = self._bounding.take(subspace.absorb())
-        newest = subspace.unit(subspace.count - 1)
+        at = subspace.count - 1
+        mixture = self._bounding.bracket(at, mixture)
+        newest = subspace.unit(at)
         self._remember(newest)
-        gradient = subspace.lam * subspace.point - newest
+        gradient = subspace.shrunk(subspace.point) - newest
         direction = worthwhile(subspace, gradient, self._direction(gradient))
         primal = search_along(subspace, direction)
         subspace.mixture = mixture
@@ -78,7 +81,7 @@ class Lbfgs:
         q, stack = gradient, []
         for step, change in reversed(self._pairs):
             s = subspace.padded(step)
-            y = subspace.padded(change) + subspace.lam * s
+            y = subspace.padded(change) + subspace.shrunk(s)
             curved = subspace.inner(s, y)
             # λ > 0 makes sᵀy positive unless the problem did not move at all.
             rho = np.where(curved > 0, 1.0 / np.where(curved > 0, curved, 1.0), 0.0)
@@ -92,11 +95,7 @@ class Lbfgs:
                 rho > 0, subspace.inner(s, y) / np.where(longest > 0, longest, 1.0), 1.0
             )
         else:
-            # No Hessian is larger than λ + L · mean ‖x‖², L the smoothness of the loss.
-            steepest = (
-                subspace.exchange.settings.make_loss().smoothness * subspace.exchange.mean_square
-            )
-            q = q / (subspace.lam + steepest)
+            q = q / (subspace.lam + subspace.exchange.steepest)
         for s, y, rho, a in reversed(stack):
             q = q + (a - rho * subspace.inner(y, q)) * s
         return -q

@@ -27,6 +27,7 @@ _SLOTS = record("which of its slots these are", "slots")
 _SPEAKS = record("which of its cohorts it speaks for", "cohorts")
 _CROSS = scalars("its part of inner products of vectors")
 _LOSSES = scalars("its losses and conjugates")
+_ENTRIES = scalars("entries of vectors or points at a free intercept, where it answers for it")
 
 _POINT = coefficients("of vectors in a point", "vectors", "problems")
 _MIXTURE = coefficients("weights of dual vectors in a mixture", "vectors", "problems")
@@ -74,6 +75,7 @@ class SpreadRequest(OrderedRequest, kw_only=True):
 
 class SpreadReply(Message):
     gram: Annotated[bytes, _CROSS]
+    intercepts: Annotated[bytes | None, _ENTRIES] = None
     squares: Annotated[bytes | None, scalars("its part of the mean of ‖x_i‖²")] = None
     z: Annotated[bytes | None, block("its part of Z = Xb of new vectors")] = None
 
@@ -96,6 +98,7 @@ class PointRequest(OrderedRequest, kw_only=True):
 
 class PointReply(Message):
     norms: Annotated[bytes, scalars("its part of ‖w‖²")]
+    intercepts: Annotated[bytes | None, _ENTRIES] = None
     bound: Annotated[bytes | None, scalars("its part of ‖λw(α)‖² of a mixture")] = None
     z: Annotated[bytes | None, block("its part of z of a point")] = None
     w: Annotated[

@@ -17,7 +17,8 @@ from weft.solvers.subspace.lbfgs_solver import (
     take_step,
     worthwhile,
 )
-from weft.solvers.subspace.subspace_algebra import Bounding, Subspace
+from weft.solvers.subspace.lower_bound import Bounding
+from weft.solvers.subspace.subspace_algebra import Subspace
 
 #: Products with the Hessian for one direction, at most.
 MOST_PRODUCTS = 30
@@ -41,7 +42,9 @@ class NewtonCg:
         """Complete the gradient at the point, find a direction by products, search along it."""
         subspace = self._subspace
         mixture = self._bounding.take(subspace.absorb())
-        gradient = subspace.lam * subspace.point - subspace.unit(subspace.count - 1)
+        newest = subspace.count - 1
+        mixture = self._bounding.bracket(newest, mixture)
+        gradient = subspace.shrunk(subspace.point) - subspace.unit(newest)
         direction = self._direction(gradient)
         direction = worthwhile(subspace, subspace.padded(gradient), direction)
         primal = search_along(subspace, direction)
@@ -83,7 +86,7 @@ class NewtonCg:
             subspace.bend(way * scale)
             subspace.absorb()
             direction, residual, way = (subspace.padded(x) for x in (direction, residual, way))
-            product = subspace.unit(subspace.count - 1) / scale + subspace.lam * way
+            product = subspace.unit(subspace.count - 1) / scale + subspace.shrunk(way)
             curved = subspace.inner(way, product)
             alpha = np.where(going & (curved > 0), square / np.where(curved > 0, curved, 1.0), 0.0)
             alpha, hit = self._within(direction, way, alpha)
@@ -103,8 +106,9 @@ class NewtonCg:
         subspace, bounds = self._subspace, self._subspace.exchange.bounds
         length = np.sqrt(np.maximum(subspace.inner(way, way), 0.0))
         loss = subspace.exchange.settings.make_loss()
-        # |l''·z| ≤ smoothness ‖x‖ ‖way‖, and ‖x‖ is at most what bounds.v allows for.
-        longest = loss.smoothness * bounds.v / (bounds.alpha / 2)
+        # |l''·z| ≤ l'' ‖x‖ ‖way‖, and ‖x‖ is at most what bounds.v allows for.
+        steepest = loss.curvature_below(bounds.alpha / 2, bounds.label)
+        longest = steepest * bounds.v / (bounds.alpha / 2)
         return 0.5 * bounds.alpha / (longest * np.where(length > 0, length, 1.0))
 
     def _within(self, direction: Floats, way: Floats, alpha: Floats) -> tuple[Floats, Flags]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from weft.array_types import Floats
@@ -46,12 +48,20 @@ class FeatureSide:
         self._model_count = len(settings.lambdas)
         self._shows_weights = settings.coordinator_sees == "weights"
         self.vectors = Vectors(_anchor(context, problems.width))
+        self._free = settings.frees_intercept(context.bias is not None)
+        #: Columns that this party answers for and λ holds back.
+        self._paid = self._view.owned
+        if self._free:
+            self._paid = self._view.owned.copy()
+            self._paid[self._view.bias_slot :][: self._view.bias_slot >= 0] = False
+            self.vectors.append([self._constant()])
         self.fresh: list[Floats] = []
         self.products: Floats = np.zeros((0, 0))
         #: Of what z was measured last and not brought back yet: vectors, a point, or nothing.
         self.measured_last = ""
         self.models: dict[int, Floats] = {}
-        self._owned_weights: Floats = np.zeros((0, problems.width))
+        #: The point that was formed last, and the mixture that came with it.
+        self._told: list[Floats] = []
         self._bound = np.zeros(problems.width)
 
     # ── vectors ───────────────────────────────────────────────────────────────────────────
@@ -74,13 +84,13 @@ class FeatureSide:
 
     def tell_vectors(self, message: SpreadRequest) -> SpreadReply:
         """Inner products of the new vectors, and this party's part of their Z."""
-        owned = self._view.owned
         if message.by_rows:
-            mine = [vector[owned] for vector in self.fresh]
+            mine = [vector[self._paid] for vector in self.fresh]
             gram = np.array([[inner(a, b) for b in mine] for a in mine])
         else:
-            gram = self.vectors.products(self.fresh, owned)
+            gram = self.vectors.products(self.fresh, self._paid)
         reply = SpreadReply(gram=pack_scalars(self._cipher, "gram", *gram.ravel().tolist()))
+        reply.intercepts = self._entries(self.fresh)
         if message.first:
             square = self._table.squares.sum() / self._view.n_samples
             reply.squares = pack_scalars(self._cipher, "squares", float(square))
@@ -89,6 +99,24 @@ class FeatureSide:
             reply.z = self._wires.products.send(self.products[:shared], message.z_pads)
         return reply
 
+    # ── a free intercept ──────────────────────────────────────────────────────────────────
+
+    def _constant(self) -> Floats:
+        """The vector that is 1 at the constant column, and 0 elsewhere."""
+        alone = np.zeros((self._view.n_columns, self._problems.width))
+        if self._view.bias_slot >= 0:
+            alone[self._view.bias_slot] = 1.0
+        return alone
+
+    def _entries(self, vectors: Sequence[Floats]) -> bytes | None:
+        """Their entries at a free intercept, from the one party that answers for it."""
+        if not self._free:
+            return None
+        slot = self._view.bias_slot
+        answers = slot >= 0 and bool(self._view.owned[slot])
+        entries = [v[slot] if answers else np.zeros(self._problems.width) for v in vectors]
+        return pack_scalars(self._cipher, "intercepts", *np.concatenate(entries).tolist())
+
     # ── points ────────────────────────────────────────────────────────────────────────────
 
     def take_point(self, message: PointRequest) -> None:
@@ -96,17 +124,19 @@ class FeatureSide:
         w = self._combined(message.point, "point")
         self.products = self._table.products(None, w)
         self.measured_last = "point"
-        self._owned_weights = w[self._view.owned]
+        self._told = [w]
         if message.model is not None:
-            mixed = self._combined(message.model.mixture, "model.mixture")[self._view.owned]
-            self._bound = inner(mixed, mixed)
+            mixed = self._combined(message.model.mixture, "model.mixture")
+            self._told.append(mixed)
+            self._bound = inner(mixed[self._paid], mixed[self._paid])
             self.models[self._checked_model(message.model.number, "model.number")] = w
 
     def tell_point(self, message: PointRequest) -> PointReply:
         """‖w‖² of the point, and this party's part of its z."""
-        w = self._owned_weights
-        norms = inner(w, w).tolist()
+        w = self._told[0]
+        norms = inner(w[self._paid], w[self._paid]).tolist()
         reply = PointReply(norms=pack_scalars(self._cipher, "norms", *norms))
+        reply.intercepts = self._entries(self._told)
         shared = self._view.n_shared_rows
         if shared:
             reply.z = self._wires.point.send(self.products[:shared], message.z_pads)
@@ -114,7 +144,7 @@ class FeatureSide:
             bound = self._bound.tolist()
             reply.bound = pack_scalars(self._cipher, "bound", *bound)
             if self._shows_weights:
-                reply.w = w[:, : self._problems.classes]
+                reply.w = w[self._view.owned][:, : self._problems.classes]
         return reply
 
     def keep(self, message: KeepRequest) -> None:

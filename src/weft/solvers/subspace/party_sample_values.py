@@ -118,6 +118,9 @@ class Rows:
         self.alpha = zeros
         self._alpha_before = zeros
         self.vectors = Vectors(zeros)
+        if context.bias is not None and settings.frees_intercept(True):
+            there = self.labelled & ~view.left_out
+            self.vectors.append([np.where(there[:, None], context.bias, zeros)])
         self._z = zeros.copy()
         self._target = zeros
         # Slots within a cohort are in no order that means anything, and the same to all its
@@ -318,7 +321,7 @@ class Rows:
             scores = z[rows, (fold + 1) * classes : (fold + 2) * classes]
             truth = self._classes[rows]
             if self._loss.task == "regression":
-                good = ((scores - truth) ** 2).sum()
+                good = ((self._loss.response(scores) - truth) ** 2).sum()
             elif classes == 1:
                 good = ((scores >= 0) == (truth > 0)).sum()
             else:

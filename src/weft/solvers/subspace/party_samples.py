@@ -66,7 +66,7 @@ class SampleSide:
         self._problems = problems
         self._rows, self._features, self._wires = rows, features, wires
         self._largest_dual = context.bounds.alpha / 2
-        self._piecewise = not np.isfinite(settings.make_loss().smoothness)
+        self._piecewise = not settings.make_loss().smooth
         self.guard = Guard.of(context, settings, rows, wires.duals)
         self._told_before = ToldVectors.of(context, settings, rows)
         self._noise = VectorNoise.of(context, settings, wires.vectors)

@@ -43,6 +43,7 @@ from weft.solvers.subspace.messages import (
     PointReply,
     PointRequest,
     SearchRequest,
+    SpreadReply,
     SpreadRequest,
 )
 from weft.solvers.subspace.product_rounding import rows_give_products
@@ -66,6 +67,8 @@ class Exchange(RepeatedAsking):
         Whether the holders of rows keep Z of all vectors.
     mean_square
         1/N Σ ‖x_i‖², from the first vectors on; below zero before.
+    free
+        Whether λ does not hold the intercept back.
     held
         Changes of groups of samples that a guard has held back.
     fallback_result
@@ -87,6 +90,7 @@ class Exchange(RepeatedAsking):
         self.rows = Layout(holdings.rows, holdings.parties)
         self.columns = Layout(holdings.columns, holdings.parties)
         self.stored = settings.groups == 1
+        self.free = settings.frees_intercept(holdings.bias_slot >= 0)
         #: The longest noise that any vector may have.
         self.noise = 0.0
         # By rows, products would be of one vector with noise and one without.
@@ -118,13 +122,20 @@ class Exchange(RepeatedAsking):
         #: A hash of what holders of labels were asked last.
         self._question = b""
 
+    @property
+    def steepest(self) -> float:
+        """The largest curvature of the mean loss, or about that where l'' has no bound."""
+        label = self.bounds.label
+        return self.settings.make_loss().curvature_below(label, label) * self.mean_square
+
     # ── phases for the holders of columns: everyone ───────────────────────────────────────
 
-    def spread(self, held: int, new: int) -> Floats:
+    def spread(self, held: int, new: int) -> tuple[Floats, Floats]:
         """Totals of new vectors down; their inner products up, and partial Z on its way.
 
         ``held`` vectors are there already, after folding. Returns (held + new × new × problems),
-        or (new × new × problems) where rows give the rest.
+        or (new × new × problems) where rows give the rest; and the new vectors' entries at a free
+        intercept (new × problems).
         """
         v, width, everyone = self._v, self.problems.width, self.holdings.parties
         assert v is not None
@@ -154,19 +165,29 @@ class Exchange(RepeatedAsking):
         self._inherited = None
         if z is not None:
             self._z, self._z_of = z, "vectors"
-        return gram.reshape(against, new, width)
+        return gram.reshape(against, new, width), self._entries(answers, new)
 
-    def point(self, coefficients: Floats) -> Floats:
-        """Let everyone form a point and measure its z; returns ‖w‖² per problem."""
-        return _total(self._measure(coefficients), "norms", self.problems.width)
+    def point(self, coefficients: Floats) -> tuple[Floats, Floats]:
+        """Let everyone form a point and measure its z.
 
-    def model(self, coefficients: Floats, mixture: Floats, number: int) -> tuple[Floats, Floats]:
-        """The same for a model that is kept; returns ‖w‖², and ‖Σ μ_j b_j‖² of a mixture."""
+        Returns, per problem, ‖w‖² of what λ holds back and the entry at a free intercept.
+        """
+        answers = self._measure(coefficients)
+        return _total(answers, "norms", self.problems.width), self._entries(answers, 1)[0]
+
+    def model(
+        self, coefficients: Floats, mixture: Floats, number: int
+    ) -> tuple[Floats, Floats, Floats]:
+        """The same for a model that is kept.
+
+        Returns ‖w‖², ‖Σ μ_j b_j‖² of a mixture, and the mixture's entry at a free intercept.
+        """
         answers = self._measure(coefficients, FinishedModel(number=number, mixture=mixture))
         if self.seen is not None:
             self.seen.take({party: answer.w for party, answer in answers.items()})
         width = self.problems.width
-        return _total(answers, "norms", width), _total(answers, "bound", width)
+        entries = self._entries(answers, 2)[1]
+        return _total(answers, "norms", width), _total(answers, "bound", width), entries
 
     def _measure(
         self, coefficients: Floats, model: FinishedModel | None = None
@@ -356,6 +377,13 @@ class Exchange(RepeatedAsking):
             speakers = self._speakers.of(self._labelled)
             sums.speakers = {p: flags & self._told_of[p] for p, flags in speakers.items()}
         return sums
+
+    def _entries(self, answers: Mapping[str, SpreadReply | PointReply], count: int) -> Floats:
+        """Entries at a free intercept (count × problems); zero where there is none."""
+        width = self.problems.width
+        if not self.free:
+            return np.zeros((count, width))
+        return _total(answers, "intercepts", count * width).reshape(count, width)
 
     def _offsets(self, answers: Mapping[str, DualsReply | InheritReply], new: int) -> Floats:
         width = self.problems.width

@@ -1,7 +1,13 @@
 """What the coordinator knows of a run of the fast solvers: coefficients and inner products.
 
-Vector 0 is the anchor; all others came out of dual vectors. w, gradients and directions are arrays
-of coefficients (vectors × problems); lengths and angles come from the Gram matrices.
+Vector 0 is the anchor; all others came out of dual vectors, but for vector 1 where the intercept is
+free: that is the constant column's own, which no sample has to pay for. w, gradients and directions
+are arrays of coefficients (vectors × problems); lengths and angles come from the Gram matrices.
+
+An intercept that λ does not hold back has an entry in every vector, which the coordinator knows: s.
+The Gram matrices are then of all other columns. A dual vector bounds P* for every intercept β by
+D − s β, and so does a mixture: one with Σ μ_j s_j = 0 bounds P* itself, and rounding of that sum is
+paid for (`free_intercept.py`).
 """
 
 from __future__ import annotations
@@ -9,8 +15,8 @@ from __future__ import annotations
 import numpy as np
 
 from weft.array_types import Floats, Ints
-from weft.solvers.subspace.bundle_qp import Master
 from weft.solvers.subspace.class_fold_problems import PARTS
+from weft.solvers.subspace.free_intercept import InterceptRange
 from weft.solvers.subspace.messages import Ascent, Fold
 from weft.solvers.subspace.party_vectors import padded
 from weft.solvers.subspace.product_rounding import FINEST, FIXED_POINT
@@ -20,6 +26,8 @@ from weft.solvers.subspace.round_trips import Exchange
 _ROUNDING = 2.0**-52
 #: What share of the gap rounding may make up.
 _BEARABLE = 0.1
+#: The number of the constant column's own vector, where the intercept is free.
+FREE = 1
 
 
 class Subspace:
@@ -37,6 +45,12 @@ class Subspace:
         o of every vector (vectors × problems); of the anchor and of Hessian vectors, zero.
     dual
         The best lower bound of each problem at the current λ.
+    free
+        Whether λ does not hold the intercept back.
+    intercepts
+        The entry of every vector at a free intercept (vectors × problems), else zero.
+    range
+        Where the best intercept can be at the current λ.
     """
 
     def __init__(self, exchange: Exchange, lam: float, *, warm: bool) -> None:
@@ -45,16 +59,21 @@ class Subspace:
         self.groups = exchange.settings.groups
         self._base_lam = lam
         self._share = np.ones(width)
-        self.gram: Floats = np.zeros((1, 1, width))
-        self.offsets: Floats = np.zeros((1, width))
-        self.point: Floats = np.zeros((1, width))
+        self.free = exchange.free
+        known = 1 + self.free
+        self.gram: Floats = np.zeros((known, known, width))
+        self.offsets: Floats = np.zeros((known, width))
+        self.point: Floats = np.zeros((known, width))
+        self.intercepts: Floats = np.zeros((known, width))
+        self.intercepts[FREE:] = 1.0
+        self.range = InterceptRange(width)
         self.risk: Floats = np.full(width, np.inf)
         self.dual: Floats = np.full(width, -np.inf)
         self._stay: Floats = np.stack([np.ones(width), np.zeros(width)])
         #: Shares of point and target in the step that the parties have not been told of.
         self._moved: Floats = self._stay
         #: Weights of dual vectors that every party knows, from which a fallback goes on.
-        self.mixture: Floats = np.zeros((1, width))
+        self.mixture: Floats = np.zeros((known, width))
         self._target: Floats = self.point
         self._coming: tuple[Floats, Floats | None] | None = None
         self._begin(warm)
@@ -63,10 +82,11 @@ class Subspace:
         """A first dual vector, at the point that the run starts from."""
         exchange, nowhere = self.exchange, np.zeros((1, self.width))
         if warm:
-            self.point = np.ones((1, self.width))
-            norms = exchange.point(self.point)
-            self.gram[0, 0] = norms
-        offsets, cross, sizes = exchange.gather(1, self._moved, guesses=nowhere, first=True)
+            self.point[0] = 1.0
+            self._measure()
+        offsets, cross, sizes = exchange.gather(
+            self.count, self._moved, guesses=nowhere, first=True
+        )
         assert sizes is not None
         self._coming = (offsets, cross)
         self._look_at_folds(sizes)
@@ -95,6 +115,7 @@ class Subspace:
         """Go on with another λ: point and bounds on the risk stay what they are."""
         self._base_lam = lam
         self.dual = np.full(self.width, -np.inf)
+        self.range = InterceptRange(self.width)
 
     @property
     def count(self) -> int:
@@ -103,7 +124,7 @@ class Subspace:
     @property
     def primal(self) -> Floats:
         """P at the point."""
-        return 0.5 * self.lam * self.inner(self.point, self.point) + self.risk
+        return 0.5 * self.lam * self.paid(self.point, self.point) + self.risk
 
     @property
     def gaps(self) -> Floats:
@@ -112,9 +133,26 @@ class Subspace:
 
     def inner(self, a: Floats, b: Floats) -> Floats:
         """Inner products of two combinations, per problem."""
+        total = self.paid(a, b)
+        return total + self.intercept_of(a) * self.intercept_of(b) if self.free else total
+
+    def paid(self, a: Floats, b: Floats) -> Floats:
+        """The same over the columns that λ holds back: all, but for a free intercept."""
         # One after the other: to have einsum look for the best order takes longer than both.
         total: Floats = np.einsum("kp,kp->p", np.einsum("jp,jkp->kp", a, self.gram), b)
         return total
+
+    def intercept_of(self, coefficients: Floats) -> Floats:
+        """The intercept's entry in a combination, where it is free."""
+        entry: Floats = (coefficients * self.intercepts).sum(axis=0)
+        return entry
+
+    def shrunk(self, coefficients: Floats) -> Floats:
+        """What the regulariser adds to a gradient: λ times a combination, no free intercept."""
+        held = self.lam * coefficients
+        if self.free:
+            held[FREE] -= self.lam * self.intercept_of(coefficients)
+        return held
 
     def padded(self, coefficients: Floats) -> Floats:
         """Older coefficients, with zeros for the vectors that came since."""
@@ -134,10 +172,13 @@ class Subspace:
             return 0
         offsets, cross = self._coming
         new, held = len(offsets), self.count
-        products = self.exchange.spread(held, new)
+        products, intercepts = self.exchange.spread(held, new)
         self._coming = None
         if cross is not None:
+            # Rows multiply all columns, columns all but a free one.
+            cross = cross - self.intercepts[:held, None] * intercepts
             products = np.concatenate([cross, products])
+        self.intercepts = np.vstack([self.intercepts, intercepts])
         gram = np.zeros((held + new, held + new, self.width))
         gram[:held, :held] = self.gram
         gram[:, held:] = products
@@ -172,9 +213,9 @@ class Subspace:
             self._coming = (offsets, cross)
         self._risks, self._steps = risks, steps
         here, cross_, there = (
-            self.inner(self.point, self.point),
-            self.inner(self.point, target),
-            self.inner(target, target),
+            self.paid(self.point, self.point),
+            self.paid(self.point, target),
+            self.paid(target, target),
         )
         a, c = steps[:, 0], steps[:, 1]
         norms = a * a * here + 2 * a * c * cross_ + c * c * there
@@ -214,7 +255,7 @@ class Subspace:
     @property
     def doubt(self) -> Floats:
         """The rounding of an inner product of two vectors, per problem."""
-        longest = np.einsum("jjp->jp", self.gram).max(axis=0)
+        longest = (np.einsum("jjp->jp", self.gram) + self.intercepts**2).max(axis=0)
         rounding: Floats = longest * _ROUNDING
         if self.exchange.by_rows:
             bounds, samples = self.exchange.bounds, self.exchange.holdings.n_samples
@@ -253,9 +294,13 @@ class Subspace:
         """
         self._coming = None
         self.drop(kept, whole=True)
-        self.gram[0, 0] = self.exchange.point(self.point)
+        self._measure()
         self._moved = self._stay
         self.gather()
+
+    def _measure(self) -> None:
+        """Measure the point, which is the anchor."""
+        self.gram[0, 0], self.intercepts[0] = self.exchange.point(self.point)
 
     def drop(self, kept: Ints, *, whole: bool = False) -> None:
         """Forget all vectors but some (never the anchor); their part in the point stays.
@@ -276,6 +321,7 @@ class Subspace:
         gram[0, 0] = corner
         self.gram = gram
         self.offsets = np.vstack([np.zeros((1, self.width)), self.offsets[kept]])
+        self.intercepts = np.vstack([self.intercept_of(fold)[None], self.intercepts[kept]])
         self.point = np.vstack([np.ones((1, self.width)), (self.point - fold)[kept]])
         self.mixture = np.vstack([np.zeros((1, self.width)), mixture[kept]])
         if self._coming is not None and self._coming[1] is not None:
@@ -309,76 +355,3 @@ def gaps_of(primal: Floats, dual: Floats) -> Floats:
     gap = np.where(known, primal - dual, 0.0)
     share = np.maximum(gap, 0.0) / np.where(known, primal, 1.0)
     return np.where(known, share, np.where((primal == 0) & (dual == 0), 0.0, np.inf))
-
-
-#: A small problem is solved to this share of the gap that is left. It costs next to nothing, and
-#: new vectors that would raise the bound by less than this would be overlooked.
-_SHARE = 1e-6
-
-
-class Bounding:
-    """A small QP per problem over the dual vectors, whose value is a lower bound on P*.
-
-    Also for smooth losses: D is concave, so that a mixture of dual vectors bounds P* at least as
-    well as the best of them, and no round trip is spent on it.
-    """
-
-    def __init__(self, subspace: Subspace) -> None:
-        self._subspace = subspace
-        self.masters = [Master(subspace.groups) for _ in range(subspace.width)]
-        #: Which vector of the subspace each cut is.
-        self.vectors: Ints = np.zeros(0, np.int64)
-
-    def take(self, new: int) -> Floats:
-        """Add the newest vectors and solve; returns the weights (vectors × problems)."""
-        subspace = self._subspace
-        held = subspace.count - new
-        fresh = np.arange(held, subspace.count)
-        for p, master in enumerate(self.masters):
-            if new:
-                master.add(
-                    subspace.gram[np.ix_(fresh, self.vectors)][:, :, p],
-                    subspace.gram[held:, held:, p],
-                    subspace.offsets[held:, p],
-                    np.arange(new) % subspace.groups,
-                )
-        self.vectors = np.concatenate([self.vectors, fresh])
-        return self.solve()
-
-    def solve(self) -> Floats:
-        """Weights of the best mixture; bounds of the subspace are raised."""
-        subspace = self._subspace
-        weights = np.zeros((subspace.count, subspace.width))
-        primal, lam = subspace.primal, subspace.lam
-        for p, master in enumerate(self.masters):
-            left = primal[p] - subspace.dual[p]
-            tolerance = _SHARE * left if np.isfinite(left) else 1e-6
-            floor = 1e-13 * (abs(primal[p]) if np.isfinite(primal[p]) else 1.0)
-            solution = master.solve(scale=1.0 / lam[p], tolerance=max(tolerance, floor))
-            # The value is as good as the inner products that it was found with.
-            doubt = subspace.doubt[p] * solution.mu.sum() ** 2 / lam[p]
-            weights[self.vectors, p] = solution.mu
-            if subspace.exchange.noise:
-                mixed = weights[:, p]
-                square = np.array([mixed @ subspace.gram[:, :, p] @ mixed])
-                doubt += float(subspace.beyond(square, mixed[:, None])[0] / lam[p])
-            subspace.dual[p] = max(subspace.dual[p], solution.value - doubt)
-        return weights
-
-    @property
-    def idle(self) -> Ints:
-        """For how many solves no problem has used each cut."""
-        return np.asarray(np.min([master.idle for master in self.masters], axis=0))
-
-    def keep(self, cuts: Ints) -> Ints:
-        """Keep only some cuts; returns their vectors, which get new numbers from 1 on."""
-        for master in self.masters:
-            master.keep(cuts)
-        kept = self.vectors[cuts]
-        self.vectors = np.arange(1, len(cuts) + 1)
-        return kept
-
-    def keep_newest(self, count: int) -> Ints:
-        """Keep the newest cuts only."""
-        total = len(self.vectors)
-        return self.keep(np.arange(max(0, total - count), total))

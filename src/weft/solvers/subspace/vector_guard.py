@@ -45,7 +45,7 @@ class Guard:
         self._width = rows.width
         self._rows = rows
         self._grid = grid
-        self._kinks = not np.isfinite(settings.make_loss().smoothness)
+        self._kinks = not settings.make_loss().smooth
         self.restrained = 0
 
     @classmethod
@@ -64,7 +64,7 @@ class Guard:
         atom = np.where(guarded, every, -1)
         kind = rows.kinds_of_samples()
         _refuse_rare(atom, kind, view.min_batch, settings.groups)
-        if np.isfinite(settings.make_loss().smoothness):
+        if settings.make_loss().smooth:
             told = np.where(view.trained_rows & ~guarded, every, -1)
             atom = np.maximum(atom, _large_enough(told, kind, view.min_batch))
         if not (atom >= 0).any():

@@ -1,0 +1,105 @@
+"""Generalised linear models."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from weft.array_types import Floats
+from weft.data.tile import Task
+from weft.estimators.base import Hybrid
+from weft.estimators.classifier import class_probabilities, encoded_classes
+from weft.losses import Loss, get_family, get_loss
+
+
+@dataclass(eq=False, repr=False)
+class HybridGLM(Hybrid):
+    """A generalised linear model over parties that hold some rows and some columns each.
+
+    It is what statsmodels' ``GLM`` and scikit-learn's LogisticRegression, Ridge, PoissonRegressor,
+    GammaRegressor and TweedieRegressor fit on one table, with the penalty λ/2 ‖w‖² beside the mean
+    of half the deviances, and an intercept that has no penalty.
+
+    Parameters
+    ----------
+    family : {"gaussian", "binomial", "poisson", "gamma", "tweedie", "negative-binomial"}
+        The distribution of the response. Links are the identity, the logit, and for all others the
+        logarithm. Of more than two classes, binomial trains each against the rest.
+    loss_parameters : mapping, optional
+        ``{"power": 1.5}`` of Tweedie, ``{"dispersion": 1.0}`` of the negative binomial.
+    penalize_intercept : bool
+        Whether λ holds the intercept back like any other weight.
+
+    Other parameters and attributes are those of `HybridClassifier`; ``coef_`` is flat and
+    ``intercept_`` a number, but for the classes of a binomial model.
+    """
+
+    family: str = "gaussian"
+    _: KW_ONLY
+    penalize_intercept: bool = False
+
+    @property
+    def _named_loss(self) -> str:
+        return get_family(self.family)
+
+    @property
+    def _loss(self) -> Loss:
+        return get_loss(self._named_loss, **(self.loss_parameters or {}))
+
+    @property
+    def _task(self) -> Task:
+        return get_loss(self._named_loss).task
+
+    def _targets(self, y: NDArray[Any]) -> NDArray[Any]:
+        if self._task == "regression":
+            return y
+        self.classes_, encoded = encoded_classes(y)
+        return encoded
+
+    def _publish(self, from_table: bool) -> None:
+        model = self.model_
+        if model.classes is None:
+            self.coef_: Floats = model.coef[0]
+            self.intercept_: Any = float(model.intercept[0])
+            return
+        if from_table:
+            self.model_ = model = replace(model, classes=self.classes_)
+        self.classes_ = np.asarray(model.classes)
+        self.coef_, self.intercept_ = model.coef, model.intercept
+
+    @available_if(lambda self: self.family == "binomial")
+    def predict_proba(self, X: Any) -> Floats:
+        """Probabilities of the classes; of more than two, normalised."""
+        return class_probabilities(self._scores(X))
+
+    def score(self, X: Any, y: Any) -> float:
+        """The share of the deviance that the model explains, D²; one is a perfect fit.
+
+        Against a model with an intercept alone; of a binomial model with more than two classes,
+        over all of them together.
+        """
+        check_is_fitted(self, "model_")
+        labels, loss, scores = np.asarray(y), self._loss, self._scores(X)
+        if self.model_.classes is None:
+            target: Floats = labels.astype(np.float64)[:, None]
+            mean = target.mean(axis=0, keepdims=True)
+            null = mean if loss.name == "squared" else np.log(mean)
+        else:
+            positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
+            target = np.where(labels[:, None] == positive, 1.0, -1.0)
+            mean = (target.mean(axis=0, keepdims=True) + 1.0) / 2.0
+            null = np.log(mean) - np.log1p(-mean)
+        left, there = loss.value(scores, target).sum(), loss.value(null + 0 * target, target).sum()
+        return float(1.0 - left / there)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        sorts = self._task == "classification"
+        tags.estimator_type = "classifier" if sorts else "regressor"
+        tags.target_tags.required = True
+        return tags
