@@ -130,6 +130,16 @@ class Arena:
         keys: Mapping[str, PartyKeys] | None = None,
         test_share: float | None = None,
     ) -> None:
+        if preprocessing.sample_columns.named or settings.class_weight is not None:
+            raise ConfigError(
+                "methods are compared on samples that weigh the same, without an offset; leave "
+                "offset, exposure, weight and class_weight out"
+            )
+        if not settings.penalize_intercept:
+            raise ConfigError(
+                "methods are compared with an intercept that is penalised, as most of them can do "
+                "nothing else; set penalize_intercept = true in [model]"
+            )
         least = {name: consents[name].terms.min_batch for name in tiles}
         self._tiles = settled_together(tiles, least, preprocessing.missing)
         self._preparation = preprocessing

@@ -241,6 +241,7 @@ def _settings(file: LinearFile, folder: Path) -> Settings:
         noise=file.noise,
         sum_noise=file.sum_noise,
         penalty_factors=model.penalty_factors,
+        class_weight=model.class_weight,
         penalize_intercept=model.penalizes_intercept,
         second_moments=model.second_moments,
     )

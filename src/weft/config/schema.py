@@ -118,6 +118,7 @@ class ModelSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         name="lambda", default=1e-3
     )
     penalty_factors: dict[str, float] = msgspec.field(default_factory=dict)
+    class_weight: dict[str, float] | Literal["balanced"] | None = None
     penalize_intercept: bool | None = None
     second_moments: tuple[Moment, ...] = ()
 

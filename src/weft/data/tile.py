@@ -73,6 +73,9 @@ class Tile(_Cells):
         File or data set the tile came from, for error messages.
     declared : DeclaredColumns, optional
         Columns that become numbers by rules; they are in the block once they are.
+    offset, weight : float64 arrays, shape (n,), optional
+        What is added to the score of a sample, and how often its loss counts, where it has a label;
+        `SampleColumns` takes them off the block.
     """
 
     ids: Names
@@ -81,6 +84,8 @@ class Tile(_Cells):
     labels: Labels | None = None
     source: str = ""
     declared: DeclaredColumns | None = None
+    offset: NDArray[np.float64] | None = None
+    weight: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         _check(self.ids, self.features, self.block, self.labels, self.source or "the tile")
@@ -126,6 +131,8 @@ class Tile(_Cells):
             block=block_rows(self.block, index),
             labels=labels,
             declared=declared,
+            offset=None if self.offset is None else self.offset[index],
+            weight=None if self.weight is None else self.weight[index],
         )
 
     def columns(self, index: Index) -> Tile:

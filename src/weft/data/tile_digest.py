@@ -20,6 +20,9 @@ def add_tile(update: Callable[[bytes], None], tile: Tile) -> None:
     parts = (block,) if not tile.is_sparse else (block.data, block.indices, block.indptr)
     for part in parts:
         update(np.ascontiguousarray(part).tobytes())
+    for given in (tile.offset, tile.weight):
+        if given is not None:
+            update(np.ascontiguousarray(given).tobytes())
     if tile.declared is not None:
         _add_declared(update, tile.declared)
 

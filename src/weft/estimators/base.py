@@ -72,6 +72,7 @@ class Hybrid(BaseEstimator):
     path: Sequence[float] | None = None
     folds: int = DEFAULTS["folds"]
     loss_parameters: Mapping[str, float] | None = None
+    class_weight: Mapping[str, float] | str | None = None
     weigh: str = DEFAULTS["weigh"]
     noise: Mapping[str, float] | None = None
     sum_noise: Mapping[str, float] | None = None
@@ -92,6 +93,9 @@ class Hybrid(BaseEstimator):
     when_missing: str = DEFAULTS["when_missing"]
     warm_start: bool = False
     overlap: str = _TABLES.overlap
+    offset: str | None = None
+    exposure: str | None = None
+    weight: str | None = None
     intercept: bool = True
     intercept_scaling: float = _TABLES.intercept_scaling
     penalty_factors: Mapping[str, float] | None = None
@@ -198,6 +202,8 @@ class Hybrid(BaseEstimator):
         told["loss"] = self._named_loss
         told["path"] = _plain_list(self.path)
         told["second_moments"] = list(self.second_moments)
+        if isinstance(self.class_weight, Mapping):
+            told["class_weight"] = {str(k): float(v) for k, v in self.class_weight.items()}
         for name in ("loss_parameters", "options", "penalty_factors"):
             told[name] = dict(told[name] or {})
         for name in ("noise", "sum_noise"):

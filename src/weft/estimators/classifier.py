@@ -36,6 +36,9 @@ class HybridClassifier(ClassifierMixin, Hybrid):
         the λ that predicts them best. A sample's fold follows from its id and ``seed``. 0: none.
     loss_parameters : mapping, optional
         The loss's own parameters, such as ``{"g": 0.5}``.
+    class_weight : mapping or "balanced", optional
+        How many times the losses of a class count, by its name; "balanced" counts the classes
+        inside the federation. With smooth losses and everyone in every iteration.
     weigh : {"samples", "parties"}
         Whether all samples weigh the same in P, or all parties do (some methods on rows).
     penalty_factors : mapping, optional
@@ -76,6 +79,10 @@ class HybridClassifier(ClassifierMixin, Hybrid):
     overlap : {"mean", "first", "sum"}
         Value of a cell that several tiles hold. The rule of a `Split` that is fitted wins over
         this one, because it belongs to the way the table was cut.
+    offset, exposure, weight : str, optional
+        Columns at the parties with labels that are no features: what is added to the score of a
+        sample, of what the logarithm is added, and how often its loss counts. With smooth losses
+        and everyone in every iteration.
     intercept : bool
         Add a constant column.
     intercept_scaling : float

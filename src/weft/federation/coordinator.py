@@ -10,15 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from secrets import token_bytes
 
+import msgspec
 import numpy as np
 
 from weft.crypto import Adder
 from weft.errors import ConfigError, PartyAway, ProtocolError
 from weft.federation.announcements.coordinator import Announced, announce
 from weft.federation.messages import (
+    COUNT_CLASSES,
     RELEASE,
     START,
     TAKE_MODEL,
+    CountRequest,
     ModelRequest,
     ReleaseReply,
     ReleaseRequest,
@@ -39,6 +42,7 @@ from weft.solvers.settings import Settings
 from weft.sums.feature_scaling import agree_on_scaling
 from weft.sums.masked_maxima import units_above
 from weft.sums.messages import SIZE
+from weft.sums.scalar_sums import add_scalars
 
 #: Seconds between two tries to get the model from a party that does not answer.
 _PAUSE = 1.0
@@ -90,6 +94,43 @@ def announce_for(
         classes=known,
         confirmed=preprocessing.confirmed,
     )
+
+
+def check_samples(preprocessing: Preprocessing, settings: Settings) -> None:
+    """Refuse offsets and weights where the solver lets all samples be alike."""
+    algorithm = algorithm_of(settings.solver)
+    named = preprocessing.sample_columns.named
+    what = f"column {named[0]!r} says something about samples" if named else ""
+    if settings.class_weight is not None:
+        what = "class_weight is set"
+    if what and not (algorithm.weighs_samples and settings.may_weigh):
+        raise ConfigError(
+            f"{what}, but solver '{settings.solver}' lets all samples weigh the same, without an "
+            "offset; use lbfgs or newton-cg with a smooth loss, weigh = 'samples' and when_missing "
+            "= 'stop', or leave it out"
+        )
+
+
+def balanced_classes(
+    channel: Channel, settings: Settings, announced: Announced, adder: Adder
+) -> Settings:
+    """Settings with the weights of balanced classes, from how many samples each has."""
+    classes = announced.classes
+    if settings.class_weight != "balanced":
+        return settings
+    if classes is None:
+        raise ConfigError("class_weight is for classes, but this problem has responses; drop it")
+    told = CountRequest(round=adder.advance())
+    answered = channel.ask(COUNT_CLASSES, dict.fromkeys(channel.parties, told)).insist("counting")
+    counts = add_scalars(answered, "counts", len(classes), answered)
+    assert counts is not None
+    names = [str(name) for name in classes]
+    weights = {
+        name: sum(counts) / (len(counts) * count)
+        for name, count in zip(names, counts, strict=True)
+        if count
+    }
+    return msgspec.structs.replace(settings, class_weight=weights)
 
 
 def settle(
@@ -190,6 +231,7 @@ def coordinate(
     warm, saves = start_lam is not None, checkpointing is not None
     # What no algorithm can do is refused before anybody is asked for anything.
     chosen, _ = resolve(settings, saves=saves, warm=warm)
+    check_samples(preprocessing, chosen)
     shares = algorithm_of(chosen.solver).shares
     announced = announce_for(channel, preprocessing, settings, run, shares=shares)
     settings, reason = settle(settings, announced.terms, saves=saves, warm=warm)
@@ -200,11 +242,16 @@ def coordinate(
         settings, _ = settle(settings, announced.terms, saves=saves, warm=warm)
     holdings = prepare(channel, preprocessing, settings, holdings, adder)
     check_cut(settings, holdings)
-    unit, label = units_above(channel, adder, SIZE, 2).tolist()
+    settings = balanced_classes(channel, settings, announced, adder)
+    named = preprocessing.sample_columns.named
+    unit, label, *more = units_above(channel, adder, SIZE, 4 if named else 2).tolist()
+    offset, weight = more if named else (0.0, 1.0)
     told = StartRequest(
         settings=settings.to_json(),
         unit=unit,
         label=label,
+        offset=offset,
+        weight=weight,
         smallest_lam=min(settings.smallest_lam, math.inf if start_lam is None else start_lam),
     )
     channel.ask(START, dict.fromkeys(channel.parties, told)).insist("starting")
@@ -215,6 +262,8 @@ def coordinate(
         adder,
         unit=unit,
         label=label,
+        offset=offset,
+        weight=weight * settings.largest_class_weight,
         classes=announced.width,
         progress=progress,
         checkpointing=checkpointing,

@@ -158,6 +158,7 @@ class Federation:
                 # Without a recording there is nothing to compare a hash with: simulations.
                 signs_transcript=self._record is not False,
                 missing=self.preprocessing.missing,
+                sample_columns=self.preprocessing.sample_columns,
                 reading=self._readings.get(name),
             )
             for name, held in self._tiles.items()

@@ -117,6 +117,17 @@ LEAVE_OUT = Phase("rare.leave", LeaveRequest, LeaveReply)
 # ── the start of a solver ─────────────────────────────────────────────────────────────────
 
 
+class CountRequest(SumRequest):
+    """Asks how many samples each class has."""
+
+
+class CountReply(Message):
+    counts: Annotated[bytes, scalars("how many of its samples each class has, by weight")]
+
+
+COUNT_CLASSES = Phase("weigh.classes", CountRequest, CountReply)
+
+
 class StartRequest(Message):
     """Starts a solver.
 
@@ -124,6 +135,8 @@ class StartRequest(Message):
     ----------
     unit, label
         Powers of two above every party's part of every ‖x_i‖², and above every |label|.
+    offset, weight
+        The same above every |offset| and every weight; 0 and 1 where there are none.
     smallest_lam
         The smallest λ of the run, which the fixed point of all sums is chosen from.
     """
@@ -131,6 +144,8 @@ class StartRequest(Message):
     settings: Annotated[str, texts("settings of the run")]
     unit: Annotated[float, numbers("common unit, a power of two")]
     label: Annotated[float, numbers("common unit, a power of two")]
+    offset: Annotated[float, numbers("power of two above every |offset|")]
+    weight: Annotated[float, numbers("power of two above every weight")]
     smallest_lam: Annotated[float, numbers("the smallest λ of the run")]
 
 

@@ -16,6 +16,7 @@ from weft.crypto.party_key_pairs import PublicIdentity
 from weft.crypto.party_run_keys import Keyring, Keys
 from weft.crypto.replay_log import Memory, RandomnessLog
 from weft.data.columns.column_transformation import FileReading, Transformation
+from weft.data.sample_columns import label_companions, taken_off
 from weft.data.tile import MissingPolicy, Tile
 from weft.errors import ConfigError, DataError, ProtocolError
 from weft.federation.announcements.party import AnnouncingParty
@@ -36,6 +37,7 @@ from weft.federation.messages import (
 )
 from weft.federation.model import Model
 from weft.federation.party_checkpoints import PartyCheckpoints
+from weft.federation.preprocessing_settings import SampleColumns
 from weft.federation.rare_samples import RareParty
 from weft.federation.release.noised_weights import NoiseSize, NoisyRelease
 from weft.federation.release.party import ReleaseParty
@@ -153,10 +155,15 @@ class Party:
         memory: Memory | None = None,
         signs_transcript: bool = True,
         missing: MissingPolicy = "error",
+        sample_columns: SampleColumns | None = None,
         reading: FileReading | None = None,
     ) -> None:
         if not tiles:
             raise DataError(f"party {name} holds no tile; give it at least one file")
+        if sample_columns is not None:
+            tiles = [
+                taken_off(tile, name, **msgspec.structs.asdict(sample_columns)) for tile in tiles
+            ]
         self.name = name
         self._consent = consent or Consent(name, terms or Terms())
         self._consent.check_own(
@@ -182,6 +189,7 @@ class Party:
             lambda: self._settled_view,
             sample_norms=self._terms.allow_sample_norms,
             missing=missing,
+            sample_columns=sample_columns is not None and bool(sample_columns.named),
         )
         self._reading = () if reading is None else (reading,)
         self.tiles, self.transformation = tuple(tiles), Transformation(readings=self._reading)
@@ -228,6 +236,7 @@ class Party:
             tiles,
             keys,
             self._keyring,
+            beside=[label_companions(tile) for tile in tiles],
             targets=lambda told: self.data.encode_labels(self._announcing.agreed(told)),
             accept=self._consent.check_matching,
             known=None if roster is None else roster.members,
@@ -445,12 +454,15 @@ class Party:
                 unit,
                 label,
                 free_intercept=settings.frees_intercept(data.bias is not None),
+                offset=message.offset,
+                weight=message.weight * settings.largest_class_weight,
             ),
             contributors=1 if self._terms.allow_pairs else self._terms.min_contributors,
             # On shares, folds are of row numbers, and nobody opens a sum without one.
             folds=None if algorithm.shares else self._folds(settings),
             start=None if self._model is None else data.weights_of(self._model),
             bias=data.bias,
+            given=data.given(settings),
             draws=self._draws,
             sum_sigma=sigma,
             spend_rho=self._spend_rho,

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 
+from weft.errors import ConfigError
 from weft.guards.terms import Matching
 from weft.matching.holding_map import Overlap
 from weft.sums.feature_scaling import Rule
@@ -17,7 +18,36 @@ Slip: TypeAlias = Literal["names", "ids", "labels", "units", "levels"]
 ONE_TABLE: tuple[Slip, ...] = get_args(Slip)
 
 
-class TableSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SampleColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Names of columns at the parties that have labels.
+
+    Attributes
+    ----------
+    offset
+        What is added to the score of a sample, with a coefficient of one.
+    exposure
+        The same, of which the logarithm is added: person-years, insured time.
+    weight
+        How many times a sample's loss counts.
+    """
+
+    offset: str | None = None
+    exposure: str | None = None
+    weight: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.offset is not None and self.exposure is not None:
+            raise ConfigError(
+                "names an offset and an exposure, whose logarithm is an offset; keep one of them"
+            )
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """All columns that are named."""
+        return tuple(name for name in (self.offset, self.exposure, self.weight) if name is not None)
+
+
+class TableSettings(SampleColumns, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Scaling and blank cells, as configs, estimators and runs have them.
 
     Attributes
@@ -42,6 +72,11 @@ class TableSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     missing: Literal["error", "zero", "mean"] = "error"
     confirm_separate_ids: bool = False
     confirmed: tuple[Slip, ...] = ()
+
+    @property
+    def sample_columns(self) -> SampleColumns:
+        """Columns that are no features."""
+        return SampleColumns(offset=self.offset, exposure=self.exposure, weight=self.weight)
 
 
 class Preprocessing(TableSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):

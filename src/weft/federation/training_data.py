@@ -18,7 +18,15 @@ from weft.data.apply_scaling import ColumnScaling
 from weft.data.tile import MissingPolicy, Tile
 from weft.data.tile_digest import add_tile
 from weft.errors import ConfigError, DataError
-from weft.federation.messages import MatrixShares, ModelSlice, SecondMomentShares, WeightShares
+from weft.federation.messages import (
+    COUNT_CLASSES,
+    CountReply,
+    CountRequest,
+    MatrixShares,
+    ModelSlice,
+    SecondMomentShares,
+    WeightShares,
+)
 from weft.federation.model import Model
 from weft.guards.rare_columns import rare_columns, without_columns
 from weft.losses import Loss
@@ -30,6 +38,7 @@ from weft.protocol import Answer, Nothing, answer, answers
 from weft.protocol.common_question import question_digest
 from weft.protocol.message import malformed
 from weft.solvers.base import ModelShare, MomentShare, MomentShares
+from weft.solvers.party_context import GivenValues
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import folds_of, large_folds_of
 from weft.sums.feature_scaling import ScalingParty
@@ -52,6 +61,7 @@ from weft.sums.messages import (
     PenaltiesRequest,
     ScaleRowsRequest,
 )
+from weft.sums.scalar_sums import pack_scalars
 
 #: Name of the constant column in models.
 INTERCEPT = "(intercept)"
@@ -77,6 +87,8 @@ class TrainingData:
         Whether it shows norms of single rows.
     missing
         What becomes of blank cells, for the model to do the same.
+    sample_columns
+        Whether some columns are offsets or weights of samples.
 
     Attributes
     ----------
@@ -103,8 +115,10 @@ class TrainingData:
         *,
         sample_norms: bool,
         missing: MissingPolicy = "error",
+        sample_columns: bool = False,
     ) -> None:
         self._party = party
+        self._sample_columns = sample_columns
         self._missing = missing
         self._view = view
         self._cipher = cipher
@@ -138,6 +152,7 @@ class TrainingData:
             answer(LONGEST_ROW, lambda m: self._scaler.longest(m)),
             answer(SCALE_ROWS, self._scale_rows),
             answer(SIZE, self._size),
+            answer(COUNT_CLASSES, self.count_classes),
         )
 
     # ── labels ────────────────────────────────────────────────────────────────────────────
@@ -191,6 +206,44 @@ class TrainingData:
                     "another family",
                     told=f"a party's labels do not fit loss '{loss.name}'; its log says more",
                 )
+
+    def given(self, settings: Settings) -> GivenValues | None:
+        """Offsets and weights per local row; None: all weigh the same, without an offset."""
+        weights = settings.class_weight
+        told = any(t.offset is not None or t.weight is not None for t in self.tiles)
+        if not told and not isinstance(weights, dict):
+            return None
+        view = self.view
+        offset, weight = np.zeros((view.n_rows, 1)), np.ones((view.n_rows, 1))
+        for tile, rows in zip(self.tiles, view.tile_rows, strict=True):
+            known = (rows >= 0) & tile.labelled
+            for values, into in ((tile.offset, offset), (tile.weight, weight)):
+                if values is not None:
+                    into[rows[known], 0] = values[known]
+        if isinstance(weights, dict) and self.classes is not None:
+            names = [str(name) for name in self.classes]
+            strange = [name for name in weights if name not in names]
+            if strange:
+                raise ConfigError(
+                    f"class_weight names class '{strange[0]}', but the classes are "
+                    f"{', '.join(names)}; correct the name"
+                )
+            number = np.nan_to_num(self._target(view)).astype(int)
+            weight[:, 0] *= np.array([weights.get(name, 1.0) for name in names])[number]
+        return GivenValues(offset, weight)
+
+    def count_classes(self, message: CountRequest) -> CountReply:
+        """How many of the samples that it counts are of each class, by weight."""
+        view = self.view
+        numbers, counted = self.class_numbers(view), view.counted_rows & view.trained_rows
+        weight = np.ones(view.n_rows)
+        for tile, rows in zip(self.tiles, view.tile_rows, strict=True):
+            known = (rows >= 0) & tile.labelled
+            if tile.weight is not None:
+                weight[rows[known]] = tile.weight[known]
+        width = 0 if self.classes is None else len(self.classes)
+        totals = [float(weight[counted & (numbers == k)].sum()) for k in range(width)]
+        return CountReply(counts=pack_scalars(self._cipher, "counts", *totals))
 
     # ── what is left out ──────────────────────────────────────────────────────────────────
 
@@ -287,9 +340,13 @@ class TrainingData:
 
     def _sizes(self) -> Floats:
         self._table = self._arranged()
-        return np.array(
-            [self._table.squares.max(initial=0.0), np.abs(self.labels()).max(initial=0.0)]
-        )
+        sizes = [self._table.squares.max(initial=0.0), np.abs(self.labels()).max(initial=0.0)]
+        if self._sample_columns:
+            offsets = [tile.offset for tile in self.tiles if tile.offset is not None]
+            weights = [tile.weight for tile in self.tiles if tile.weight is not None]
+            sizes.append(max((float(np.abs(one).max(initial=0.0)) for one in offsets), default=0.0))
+            sizes.append(max((float(one.max(initial=0.0)) for one in weights), default=1.0))
+        return np.array(sizes)
 
     # ── training ──────────────────────────────────────────────────────────────────────────
 

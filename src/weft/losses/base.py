@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from numbers import Real
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -75,17 +75,17 @@ class Loss(ABC):
         """Return the largest l'' where |l'| ≤ slope, for labels up to ``label``."""
         return self.smoothness
 
-    def largest_dual(self, label: float) -> float:
-        """Return a bound on |α| for labels up to ``label``: L, else room above the largest label.
+    def largest_dual(self, label: float, reach: float = 0.0) -> float:
+        """Return a bound on |α| for labels up to ``label``: L, else room above what it is at first.
 
-        Where it is room only, runs check every α against it.
+        That is at |z| ≤ reach, the largest offset. Where it is room only, runs check every α.
         """
-        return self.lipschitz if math.isfinite(self.lipschitz) else _ROOM * label
+        return self.lipschitz if math.isfinite(self.lipschitz) else _ROOM * (label + reach)
 
-    def largest_at_zero(self, label: float) -> float:
-        """Return the largest l(0), for labels up to ``label``."""
+    def largest_at(self, reach: float, label: float) -> float:
+        """Return the largest l(z) for |z| ≤ reach, for labels up to ``label``: at a corner."""
         y = np.array([1.0, -1.0] if self.task == "classification" else [label, -label])
-        return float(self.value(np.zeros(2), y).max())
+        return float(self.value(np.array([[-reach], [reach]]), y).max())
 
     def refused_labels(self, labels: Array) -> str:
         """Return what is wrong with these labels, in words; empty: they fit."""
@@ -119,7 +119,7 @@ class Loss(ABC):
         target: Array,
         y: Array,
         steps: Array,
-        used: Flags | None = None,
+        used: Flags | Array | None = None,
     ) -> Array:
         """Return Σ_i l at mixtures of two points: (steps × columns).
 
@@ -130,10 +130,10 @@ class Loss(ABC):
         steps : (steps, 2, columns) array
             Shares of either point.
         used : (n, columns) array, optional
-            Which samples count.
+            Which samples count, or how often.
         """
         out = np.zeros((len(steps), z.shape[1]))
-        mask = np.zeros((0, 0), bool) if used is None else used
+        mask: Any = np.zeros((0, 0), bool) if used is None else used
         self._add_table(z, target, y, steps, mask, out)
         return out
 

@@ -56,14 +56,15 @@ class LogLinkLoss(Loss):
         """Return the mean e^z."""
         return rate(z)
 
-    def largest_dual(self, label: float) -> float:
-        """Return room above the largest response, and above e^0 = 1."""
-        return _ROOM * max(label, 1.0)
+    def largest_dual(self, label: float, reach: float = 0.0) -> float:
+        """Return room above the largest response, and above the largest e^z at first."""
+        return _ROOM * max(label, math.exp(min(reach, _FARTHEST)))
 
-    def largest_at_zero(self, label: float) -> float:
-        """Return the largest l(0): l is convex in the response too, so that it is at an end."""
+    def largest_at(self, reach: float, label: float) -> float:
+        """Return the largest l(z) for |z| ≤ reach: l is convex in z and in the response."""
         smallest = 0.0 if self.zero_allowed else SMALLEST
-        return float(self.value(np.zeros(2), np.array([smallest, max(label, 1.0)])).max())
+        y = np.array([smallest, max(label, 1.0)])
+        return float(self.value(np.array([[-reach], [reach]]), y).max())
 
     def refused_labels(self, labels: Array) -> str:
         """Responses must not be negative, and for some losses not zero."""

@@ -64,7 +64,7 @@ class NegativeBinomial(LogLinkLoss):
         """Return (label + k)/4, whatever the slope."""
         return 0.25 * (label + self._k)
 
-    def largest_dual(self, label: float) -> float:
+    def largest_dual(self, label: float, reach: float = 0.0) -> float:
         """Return max(label, k), the ends of the domain."""
         return max(label, self._k)
 

@@ -207,8 +207,9 @@ class LabelConflict(DataError):
 
     #: Who shares samples with whom, and how many, is not for a submitter.
     TOLD = (
-        "two tables give different labels to the same samples; the logs of the sites that hold "
-        "them say in which rows; correct the labels, or name the label column of one of them only"
+        "two tables give different labels, or offsets or weights beside them, to the same samples; "
+        "the logs of the sites that hold them say in which rows; correct them, or name the label "
+        "column of one of them only"
     )
 
     def __init__(self, parties: tuple[str, str], places: dict[str, Ints], samples: int) -> None:
@@ -219,9 +220,9 @@ class LabelConflict(DataError):
         """What is wrong and what to do; ``where`` says in which rows of whom."""
         found = "".join(f"; {party}: {rows}" for party, rows in where.items())
         return (
-            f"{self.parties[0]} and {self.parties[1]} give different labels to {self.samples} "
-            f"common sample(s){found}; correct the labels or name the label column of one of them "
-            "only"
+            f"{self.parties[0]} and {self.parties[1]} give different labels, or offsets or weights "
+            f"beside them, to {self.samples} common sample(s){found}; correct them or name the "
+            "label column of one of them only"
         )
 
 

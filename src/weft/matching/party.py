@@ -98,6 +98,8 @@ class MatchingParty:
     targets
         Labels per tile as numbers, NaN where there is none, given the classes (None: labels are
         numbers), which it checks; None: samples are matched whether they have labels or not.
+    beside
+        Per tile, what else all holders of a label must agree on, row by row; None: nothing.
     accept
         Objects to ways of matching that the party does not agree to; None: it agrees to all.
     known
@@ -121,6 +123,7 @@ class MatchingParty:
         keyring: Keyring,
         *,
         targets: Callable[[AgreedClasses | None], Sequence[Floats]] | None = None,
+        beside: Sequence[Sequence[bytes] | None] = (),
         accept: Callable[[Matching], None] | None = None,
         known: Mapping[str, Known] | None = None,
         draws: RandomnessLog | None = None,
@@ -129,6 +132,7 @@ class MatchingParty:
         self._name, self._keys, self._keyring = name, keys, keyring
         self._draws = RandomnessLog() if draws is None else draws
         self._targets, self._accept, self._known = targets, accept, known
+        self._beside = beside
         #: What the other holders of its cohorts must have confirmed; None under cipher plain.
         self._confirmation: Confirmation | None = None
         #: What all parties' counts of samples must come to; None under cipher plain.
@@ -254,7 +258,14 @@ class MatchingParty:
         targets = None if self._targets is None else self._targets(message.classes)
         names = None if message.classes is None else message.classes.names()
         parts = [
-            _TileTokens.of(ids, None if targets is None else targets[t], outputs, secret, names)
+            _TileTokens.of(
+                ids,
+                None if targets is None else targets[t],
+                outputs,
+                secret,
+                names,
+                self._beside[t] if self._beside else None,
+            )
             for t, ids in enumerate(self.ids)
         ]
         columns = [
@@ -414,6 +425,7 @@ class _TileTokens:
         outputs: Mapping[str, bytes] | None,
         secret: Secret,
         classes: Sequence[bytes] | None,
+        beside: Sequence[bytes] | None,
     ) -> _TileTokens:
         """Tokens under a secret, of ids or of what the key holders made of them."""
 
@@ -427,7 +439,7 @@ class _TileTokens:
         labelled, labels = np.ones(len(ids), bool), np.zeros(len(ids), np.uint64)
         if target is not None:
             labelled = ~np.isnan(target)
-            labels = label_tokens(exact, target, labelled, secret, classes)
+            labels = label_tokens(exact, target, labelled, secret, classes, beside)
         order = np.argsort(tokens, kind="stable")
         loose = loose_ids(ids)[order]
         differs = np.flatnonzero(loose != ids[order])

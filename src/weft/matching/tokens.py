@@ -41,6 +41,7 @@ def label_tokens(
     known: NDArray[np.bool_],
     secret: Secret,
     classes: Sequence[bytes] | None = None,
+    beside: Sequence[bytes] | None = None,
 ) -> Tokens:
     """Tokens of (id, label) pairs, zero where there is no label.
 
@@ -54,12 +55,16 @@ def label_tokens(
     classes
         Names of the classes that the numbers count; None: they are the labels themselves. A token
         is one of a name, so that no other list of classes changes some tokens and not others.
+    beside
+        What else all holders of a label must agree on, per id.
     """
     tokens = np.zeros(len(ids), np.uint64)
     places = np.flatnonzero(known)
     # Adding zero turns −0.0 into 0.0, which is the same label.
     plain = (values[known] + 0.0).tolist()
     labels = [b"%r" % y for y in plain] if classes is None else [classes[int(y)] for y in plain]
+    if beside is not None:
+        labels = [y + b"\x00" + beside[i] for i, y in zip(places.tolist(), labels, strict=True)]
     pairs = (ids[i] + b"\x00" + y for i, y in zip(places.tolist(), labels, strict=True))
     tokens[known] = tokens_of(pairs, secret, "labels")
     return tokens

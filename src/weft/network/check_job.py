@@ -64,6 +64,7 @@ class CheckJob(RunKind[CheckTask]):
             members=member.members,
             memory=memory,
             missing=task.preprocessing.missing,
+            sample_columns=task.preprocessing.sample_columns,
             earlier=member.ledger,
             notes=notes,
             listed=() if task.positive is None else TWO_CLASSES,

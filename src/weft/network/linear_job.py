@@ -115,6 +115,7 @@ class LinearJob(JobKind[LinearTask, "Config"]):
             members=member.members,
             memory=memory,
             missing=task.preprocessing.missing,
+            sample_columns=task.preprocessing.sample_columns,
             reading=member.options.stored(member.name),
         )
         check_labels(task, party)

@@ -47,6 +47,8 @@ class Algorithm:
         whole table.
     losses
         ``any``, ``smooth`` ones only, or only those with ``kinks``.
+    weighs_samples
+        Whether samples may have weights and offsets of their own.
     any_curvature
         Whether it trains losses of which neither slope nor curvature is bounded.
     free_intercept
@@ -110,6 +112,7 @@ class Algorithm:
     reads: tuple[str, ...] = ()
     cut: Cut = "any"
     losses: Literal["any", "smooth", "kinks"] = "any"
+    weighs_samples: bool = False
     any_curvature: bool = False
     free_intercept: bool = False
     everyone: bool = False

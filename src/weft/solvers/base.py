@@ -231,6 +231,8 @@ class Coordinator(ABC):
         *,
         unit: float,
         label: float,
+        offset: float = 0.0,
+        weight: float = 1.0,
         classes: int,
         progress: Callable[[Record], None] | None = None,
         checkpointing: Checkpointing | None = None,
@@ -246,6 +248,8 @@ class Coordinator(ABC):
             A power of two above every party's part of every ‖x_i‖².
         label
             A power of two above every |label|.
+        offset, weight
+            The same above every |offset| of a sample and every weight.
         warm
             Whether the parties bring a model to start from.
         """

@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class GivenValues:
+    """What is added to the score of every row, and how often its loss counts: (rows × 1)."""
+
+    offset: Floats
+    weight: Floats
+
+
+@dataclass(frozen=True)
 class PartyContext:
     """All that a party brings into a run.
 
@@ -37,6 +45,8 @@ class PartyContext:
         Weights of this party's columns to start from, in the units of the scaled table.
     bias
         Value of the constant column, as it is trained on; None: there is none.
+    given
+        Offsets and weights of rows with a label; None: there are none.
     draws
         Remembers what a party decides by other things than messages.
     sum_sigma
@@ -64,6 +74,7 @@ class PartyContext:
     folds: NDArray[np.int8] | None = None
     start: Floats | None = None
     bias: float | None = None
+    given: GivenValues | None = None
     draws: RandomnessLog = field(default_factory=RandomnessLog)
     sum_sigma: float = 0.0
     spend_rho: Callable[[float], None] = lambda rho: None

@@ -98,6 +98,8 @@ class IteratedCoordinator(Coordinator, Generic[S]):
         *,
         unit: float,
         label: float,
+        offset: float = 0.0,
+        weight: float = 1.0,
         classes: int,
         progress: Callable[[Record], None] | None = None,
         checkpointing: Checkpointing | None = None,

@@ -108,6 +108,9 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
         losses can do without: P(w, β) = λ/2 ‖w‖² + 1/N Σ l(x_iᵀw + β).
     penalty_factors
         How many times λ holds some features back, by name; others once: λ/2 Σ f_m w_m².
+    class_weight
+        How many times the losses of a class count, by its name; ``balanced``: as often as makes all
+        classes count the same.
     weigh
         ``samples``: all samples weigh the same. ``parties``: all parties do, so that the objective
         is λ/2 ‖w‖² plus the mean over parties of their mean loss; for methods on rows.
@@ -135,6 +138,7 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
     loss_parameters: dict[str, float] = msgspec.field(default_factory=dict)
     penalize_intercept: bool = True
     penalty_factors: dict[str, float] = msgspec.field(default_factory=dict)
+    class_weight: dict[str, float] | Literal["balanced"] | None = None
     weigh: Literal["samples", "parties"] = "samples"
     solver: str = "hyfdca"
     mode: Mode = "sums"
@@ -159,6 +163,7 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
             raise ConfigError("a path of lambdas holds one that is not positive; try 1e-2, 1e-3")
         self.make_loss()
         self._check_penalty_factors()
+        self._check_class_weight()
         if len(set(self.second_moments)) < len(self.second_moments):
             raise ConfigError("second_moments names a matrix twice; name each once")
         if self.when_missing == GO_ON and not self.may_hand_over:
@@ -185,6 +190,34 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
                 "noise is made for columns as they are, not for penalty_factors, which scale "
                 "them; leave these out"
             )
+
+    def _check_class_weight(self) -> None:
+        if self.class_weight is None:
+            return
+        if self.make_loss().task != "classification":
+            raise ConfigError(
+                f"class_weight is for classes, but loss '{self.loss}' has responses; leave it out"
+            )
+        if isinstance(self.class_weight, dict):
+            for name, weight in self.class_weight.items():
+                if not 0 < weight < math.inf:
+                    raise ConfigError(
+                        f"the weight of class '{name}' is {weight:g}; give a number above 0"
+                    )
+        if self.noise is not None or self.sum_noise is not None:
+            raise ConfigError("noise is made for samples that weigh the same; drop class_weight")
+
+    @property
+    def largest_class_weight(self) -> float:
+        """The largest weight of a class; 1 where none is given."""
+        known = self.class_weight if isinstance(self.class_weight, dict) else {}
+        return max(1.0, *known.values()) if known else 1.0
+
+    @property
+    def may_weigh(self) -> bool:
+        """Whether samples may have weights and offsets beside these settings."""
+        noisy = self.noise is not None or self.sum_noise is not None
+        return self.weigh == "samples" and self.when_missing != GO_ON and not noisy
 
     def _check_free_intercept(self) -> None:
         """Refuse a free intercept where something rests on λ holding all weights back."""

@@ -35,7 +35,8 @@ class Bounds:
     """Bounds on z, v/N and α, on changes of α, on Xb with b = Xᵀα/N, and on z of good points.
 
     ``at_zero`` is the largest loss that a sample can have at w = 0, ``longest`` the norm of every
-    point that is no worse than that, ``label`` at least every |label|.
+    point that is no worse than that; ``label`` and ``weight`` are at least every |label| and every
+    weight.
     """
 
     z: float
@@ -46,6 +47,7 @@ class Bounds:
     at_zero: float
     longest: float
     label: float
+    weight: float
 
     @classmethod
     def of(
@@ -57,6 +59,8 @@ class Bounds:
         label: float,
         *,
         free_intercept: bool = False,
+        offset: float = 0.0,
+        weight: float = 1.0,
     ) -> Bounds:
         """From the problem and the sizes that the parties agreed on.
 
@@ -70,14 +74,16 @@ class Bounds:
             At least every |label|.
         free_intercept
             Whether λ does not hold the intercept back.
+        offset, weight
+            At least every |offset| of a sample, and every weight.
         """
-        largest = loss.largest_dual(max(label, 1e-30))
+        largest = weight * loss.largest_dual(max(label, 1e-30), offset)
         size = max(unit, 1e-30)
-        at_zero = max(loss.largest_at_zero(label), 1e-30)
+        at_zero = weight * max(loss.largest_at(offset, label), 1e-30)
         longest = math.sqrt(2.0 * at_zero / lam)
         scores = holders * math.sqrt(size) * longest
         if free_intercept:
-            scores = 2.0 * scores + label + _FREE_ROOM
+            scores = 2.0 * scores + label + offset + _FREE_ROOM
         # Twice, since proposals are changes: from −A to A.
         return cls(
             z=largest * holders**2 * size / lam,
@@ -89,4 +95,5 @@ class Bounds:
             at_zero=at_zero,
             longest=longest,
             label=max(label, 1e-30),
+            weight=weight,
         )

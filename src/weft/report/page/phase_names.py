@@ -35,6 +35,7 @@ _ACTIVITIES: dict[str, dict[str, str]] = {
         "scale.sums": "Means of columns",
         "scale.spread": "Spreads of columns",
         "scale.finish": "Applying the scaling",
+        "weigh.classes": "Counting the samples of each class",
         "scale.penalties": "Penalties of single columns",
         "scale.size": "Size of the longest row",
         "scale.norms": "Lengths of rows",

@@ -44,6 +44,8 @@ class SealedCoordinator(Coordinator):
         *,
         unit: float,
         label: float,
+        offset: float = 0.0,
+        weight: float = 1.0,
         classes: int,
         progress: Callable[[Record], None] | None = None,
         checkpointing: Checkpointing | None = None,

@@ -56,6 +56,8 @@ class SubspaceCoordinator(Coordinator):
         *,
         unit: float,
         label: float,
+        offset: float = 0.0,
+        weight: float = 1.0,
         classes: int,
         progress: Callable[[Record], None] | None = None,
         checkpointing: Checkpointing | None = None,
@@ -68,6 +70,8 @@ class SubspaceCoordinator(Coordinator):
             unit,
             label,
             free_intercept=settings.frees_intercept(holdings.bias_slot >= 0),
+            offset=offset,
+            weight=weight,
         )
         exchange = Exchange(
             channel, holdings, settings, adder, Problems(classes, settings.folds), bounds

@@ -107,7 +107,8 @@ class NewtonCg:
         length = np.sqrt(np.maximum(subspace.inner(way, way), 0.0))
         loss = subspace.exchange.settings.make_loss()
         # |l''·z| ≤ l'' ‖x‖ ‖way‖, and ‖x‖ is at most what bounds.v allows for.
-        steepest = loss.curvature_below(bounds.alpha / 2, bounds.label)
+        slope = bounds.alpha / 2 / bounds.weight
+        steepest = bounds.weight * loss.curvature_below(slope, bounds.label)
         longest = steepest * bounds.v / (bounds.alpha / 2)
         return 0.5 * bounds.alpha / (longest * np.where(length > 0, length, 1.0))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,6 +110,13 @@ class Rows:
             known = np.repeat(view.trained_rows[:, None], problems.width, axis=1)
             training = known if training is None else training & known
         self._training = training
+        #: What is added to z of every row, and how often its loss counts; None: 0 and 1.
+        self._offset: Floats | None = None
+        self._weight: Floats | None = None
+        if context.given is not None:
+            there = self.labelled[:, None]
+            self._offset = np.where(there, context.given.offset, 0.0)
+            self._weight = np.where(there, context.given.weight, 1.0)
         self._chosen = view.counted_rows
         self._counted = np.flatnonzero(view.counted_rows)
         zeros = np.zeros((view.n_rows, problems.width))
@@ -121,7 +129,7 @@ class Rows:
         if context.bias is not None and settings.frees_intercept(True):
             there = self.labelled & ~view.left_out
             self.vectors.append([np.where(there[:, None], context.bias, zeros)])
-        self._z = zeros.copy()
+        self._z = self.scores(zeros.copy())
         self._target = zeros
         # Slots within a cohort are in no order that means anything, and the same to all its
         # holders: so every group has samples of every cohort.
@@ -158,11 +166,18 @@ class Rows:
 
     def adopt(self, z: Floats) -> None:
         """Go on from z of the anchor, measured afresh."""
-        self._z = z
+        self._z = self.scores(z)
         self.vectors.renew(z.copy())
 
     def aim(self, target: Floats) -> None:
-        self._target = target
+        self._target = self.scores(target)
+
+    def scores(self, z: Floats) -> Floats:
+        """z = Xw with the offsets of the rows."""
+        return z if self._offset is None else z + self._offset
+
+    def _weighed(self, a: Floats) -> Floats:
+        return a if self._weight is None else a * self._weight
 
     def move(self, shares: Floats) -> None:
         """Mix the point with the target: the shares of either, per problem."""
@@ -180,7 +195,9 @@ class Rows:
     def duals_at(self, steps: Floats) -> Floats:
         """−l' at some steps along the way, side by side."""
         found = [
-            self._trained(self._loss.u(self._mixed(np.stack([1.0 - some, some])), self._labels))
+            self._trained(
+                self._weighed(self._loss.u(self._mixed(np.stack([1.0 - some, some])), self._labels))
+            )
             for some in steps
         ]
         return np.hstack(found) if found else np.zeros((len(self._z), 0))
@@ -236,7 +253,7 @@ class Rows:
     def bent(self, direction: Floats) -> Floats:
         """l'' · z of a direction: what the Hessian makes of it."""
         z = self.vectors.combine(direction)
-        return self._trained(self._loss.curvature(self._z, self._labels) * z)
+        return self._trained(self._weighed(self._loss.curvature(self._z, self._labels)) * z)
 
     def _trained(self, a: Floats) -> Floats:
         return a if self._training is None else np.where(self._training, a, 0.0)
@@ -247,11 +264,18 @@ class Rows:
         out = np.zeros((self.sums_width(duals.shape[1]) // width, width))
         counted, labels = self._counted, self._labels[self._counted]
         for k, part in enumerate(np.split(duals[counted], duals.shape[1] // width, axis=1)):
-            values = -self._loss.conjugate_inside(part, labels) / self._n_samples
+            values = -self._conjugates(part, labels) / self._n_samples
             for g in range(self._groups):
                 mine = values if self._groups == 1 else values[self.group[counted] == g]
                 out[k * self._groups + g] = mine.sum(axis=0)
         return out
+
+    def _conjugates(self, a: Floats, labels: Floats) -> Floats:
+        """Conjugates of ω l(z + o), of the rows counted here: ω l*(−a/ω) + a o."""
+        if self._weight is None or self._offset is None:
+            return self._loss.conjugate_inside(a, labels)
+        weight, offset = self._weight[self._counted], self._offset[self._counted]
+        return weight * self._loss.conjugate_inside(a / weight, labels) + a * offset
 
     def cross(self, duals: Floats) -> Floats:
         """Inner products of the new b's with those held: b_j·b = Z_jᵀa/N."""
@@ -287,7 +311,10 @@ class Rows:
         """
         counted = self._counted
         z, target, labels = self._z, self._target, self._labels
-        used = self._training
+        used: Any = self._training
+        if self._weight is not None:
+            used = np.repeat(self._weight, self._problems.width, axis=1)
+            used = used if self._training is None else used * self._training
         if len(counted) < len(z):
             z, target, labels = z[counted], target[counted], labels[counted]
             used = None if used is None else used[counted]
@@ -297,7 +324,8 @@ class Rows:
 
     def losses_at(self, z: Floats) -> Floats:
         """1/N Σ l of a point measured afresh, over the rows counted here."""
-        losses = self._loss.value(z[self._counted], self._labels[self._counted])
+        z = self.scores(z)
+        losses = self._weighed(self._loss.value(z, self._labels))[self._counted]
         if self._training is not None:
             losses = losses * self._training[self._counted]
         total: Floats = losses.sum(axis=0) / self._n_samples
@@ -318,7 +346,7 @@ class Rows:
         for fold in range(self._problems.folds):
             assert self._folds is not None
             rows = counted[self._folds[counted] == fold]
-            scores = z[rows, (fold + 1) * classes : (fold + 2) * classes]
+            scores = self.scores(z)[rows, (fold + 1) * classes : (fold + 2) * classes]
             truth = self._classes[rows]
             if self._loss.task == "regression":
                 good = ((self._loss.response(scores) - truth) ** 2).sum()

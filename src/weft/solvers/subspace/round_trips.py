@@ -125,8 +125,9 @@ class Exchange(RepeatedAsking):
     @property
     def steepest(self) -> float:
         """The largest curvature of the mean loss, or about that where l'' has no bound."""
-        label = self.bounds.label
-        return self.settings.make_loss().curvature_below(label, label) * self.mean_square
+        bounds = self.bounds
+        bend = self.settings.make_loss().curvature_below(bounds.label, bounds.label)
+        return bounds.weight * bend * self.mean_square
 
     # ── phases for the holders of columns: everyone ───────────────────────────────────────
 
