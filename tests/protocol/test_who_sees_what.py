@@ -336,7 +336,7 @@ def test_no_inner_product_weight_or_dual_variable_crosses_as_a_number(crossed, l
     assert {"z", "v", "alpha", *SCALARS} - told <= {"squares", "norm_change", "estimate", "norms"}
     # Sizes and steps that are the same for everybody.
     common = {"unit", "label", "lam", "gamma", "omega", "scale", "factor", "bias_value"}
-    common |= {"smallest_lam", "constants.omega", "constants.share"}
+    common |= {"smallest_lam", "offset", "weight", "constants.omega", "constants.share"}
     assert numbers <= common
 
 

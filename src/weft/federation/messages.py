@@ -144,9 +144,9 @@ class StartRequest(Message):
     settings: Annotated[str, texts("settings of the run")]
     unit: Annotated[float, numbers("common unit, a power of two")]
     label: Annotated[float, numbers("common unit, a power of two")]
-    offset: Annotated[float, numbers("power of two above every |offset|")]
-    weight: Annotated[float, numbers("power of two above every weight")]
     smallest_lam: Annotated[float, numbers("the smallest λ of the run")]
+    offset: Annotated[float, numbers("power of two above every |offset|")] = 0.0
+    weight: Annotated[float, numbers("power of two above every weight")] = 1.0
 
 
 START = Phase("start", StartRequest, Nothing)

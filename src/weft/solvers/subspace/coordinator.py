@@ -249,13 +249,13 @@ class _Model:
         """Let the parties form w and w(α) themselves, and measure: what is certified is theirs."""
         subspace, exchange = self._subspace, self._subspace.exchange
         mixture = subspace.padded(subspace.mixture)
-        norms, bound, entries = exchange.model(subspace.point, mixture, self._number)
+        norms, bound = exchange.model(subspace.point, mixture, self._number)
         losses, scores = exchange.close()
         primal = 0.5 * subspace.lam * norms + losses
         half = 0.5 * bound + subspace.beyond(bound, mixture)
         dual = (mixture * subspace.offsets).sum(axis=0) - half / subspace.lam
         if subspace.free:
-            dual -= subspace.range.price(entries)
+            dual -= subspace.range.price(subspace.intercept_of(mixture))
         subspace.dual = np.minimum(subspace.dual, dual)
         certificate = self._certificate(primal, dual)
         last = self._result.history[-1]

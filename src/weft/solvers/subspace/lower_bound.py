@@ -7,6 +7,7 @@ import numpy as np
 from weft.array_types import Flags, Floats, Ints
 from weft.solvers.subspace.bundle_qp import Master
 from weft.solvers.subspace.free_intercept import HOLD, balanced
+from weft.solvers.subspace.party_vectors import padded
 from weft.solvers.subspace.subspace_algebra import FREE, Subspace
 
 #: A small problem is solved to this share of the gap that is left. It costs next to nothing, and
@@ -34,6 +35,8 @@ class Bounding:
         self.masters = [Master(subspace.groups) for _ in range(subspace.width)]
         #: Which vector of the subspace each cut is.
         self.vectors: Ints = np.zeros(0, np.int64)
+        #: Weights of the best mixture at this λ, where the intercept is free.
+        self._best: Floats | None = None
         #: Curvature of the mean loss in a free intercept, as far as it is known.
         self._bends: Floats = np.full(subspace.width, np.nan)
 
@@ -84,7 +87,17 @@ class Bounding:
         if subspace.free:
             self._narrow(values, entries)
             values -= subspace.range.price(entries)
+            weights = self._best_so_far(values, weights)
         subspace.dual = np.maximum(subspace.dual, values)
+        return weights
+
+    def _best_so_far(self, values: Floats, weights: Floats) -> Floats:
+        """The mixtures that bound best: a new one may lack a cut on the side of its intercept."""
+        before = self._best
+        if before is not None:
+            worse = values < self._subspace.dual
+            weights = np.where(worse, padded(before, len(weights)), weights)
+        self._best = weights
         return weights
 
     def _narrow(self, values: Floats, entries: Floats) -> None:
@@ -151,6 +164,8 @@ class Bounding:
         """Keep only some cuts; returns the vectors to keep: theirs get the last numbers of all."""
         for master in self.masters:
             master.keep(cuts)
+        # Its vectors may be among those that go.
+        self._best = None
         kept = self.vectors[cuts]
         first = 1
         if self._subspace.free:

@@ -27,7 +27,7 @@ _SLOTS = record("which of its slots these are", "slots")
 _SPEAKS = record("which of its cohorts it speaks for", "cohorts")
 _CROSS = scalars("its part of inner products of vectors")
 _LOSSES = scalars("its losses and conjugates")
-_ENTRIES = scalars("entries of vectors or points at a free intercept, where it answers for it")
+_ENTRIES = scalars("its part of entries at a free intercept")
 
 _POINT = coefficients("of vectors in a point", "vectors", "problems")
 _MIXTURE = coefficients("weights of dual vectors in a mixture", "vectors", "problems")
@@ -75,7 +75,6 @@ class SpreadRequest(OrderedRequest, kw_only=True):
 
 class SpreadReply(Message):
     gram: Annotated[bytes, _CROSS]
-    intercepts: Annotated[bytes | None, _ENTRIES] = None
     squares: Annotated[bytes | None, scalars("its part of the mean of ‖x_i‖²")] = None
     z: Annotated[bytes | None, block("its part of Z = Xb of new vectors")] = None
 
@@ -146,6 +145,7 @@ class InheritReply(Message):
 class DualsReply(Message):
     offsets: Annotated[bytes | None, scalars("its conjugates of new dual vectors")] = None
     cross: Annotated[bytes | None, _CROSS] = None
+    intercepts: Annotated[bytes | None, _ENTRIES] = None
     v: Annotated[bytes | None, block("its part of new vectors b = Xᵀa/N")] = None
     alpha: Annotated[bytes | None, block("dual vectors that it posts")] = None
     alpha_slots: Annotated[Slots | None, _SLOTS] = None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from weft.array_types import Floats
@@ -60,8 +58,8 @@ class FeatureSide:
         #: Of what z was measured last and not brought back yet: vectors, a point, or nothing.
         self.measured_last = ""
         self.models: dict[int, Floats] = {}
-        #: The point that was formed last, and the mixture that came with it.
-        self._told: list[Floats] = []
+        #: The point that was formed last.
+        self._weights: Floats = np.zeros((0, problems.width))
         self._bound = np.zeros(problems.width)
 
     # ── vectors ───────────────────────────────────────────────────────────────────────────
@@ -90,7 +88,6 @@ class FeatureSide:
         else:
             gram = self.vectors.products(self.fresh, self._paid)
         reply = SpreadReply(gram=pack_scalars(self._cipher, "gram", *gram.ravel().tolist()))
-        reply.intercepts = self._entries(self.fresh)
         if message.first:
             square = self._table.squares.sum() / self._view.n_samples
             reply.squares = pack_scalars(self._cipher, "squares", float(square))
@@ -108,14 +105,14 @@ class FeatureSide:
             alone[self._view.bias_slot] = 1.0
         return alone
 
-    def _entries(self, vectors: Sequence[Floats]) -> bytes | None:
-        """Their entries at a free intercept, from the one party that answers for it."""
+    def _entry(self, w: Floats) -> bytes | None:
+        """Its entry at a free intercept, from the one party that answers for it."""
         if not self._free:
             return None
         slot = self._view.bias_slot
         answers = slot >= 0 and bool(self._view.owned[slot])
-        entries = [v[slot] if answers else np.zeros(self._problems.width) for v in vectors]
-        return pack_scalars(self._cipher, "intercepts", *np.concatenate(entries).tolist())
+        entry = w[slot] if answers else np.zeros(self._problems.width)
+        return pack_scalars(self._cipher, "intercepts", *entry.tolist())
 
     # ── points ────────────────────────────────────────────────────────────────────────────
 
@@ -124,19 +121,18 @@ class FeatureSide:
         w = self._combined(message.point, "point")
         self.products = self._table.products(None, w)
         self.measured_last = "point"
-        self._told = [w]
+        self._weights = w
         if message.model is not None:
             mixed = self._combined(message.model.mixture, "model.mixture")
-            self._told.append(mixed)
             self._bound = inner(mixed[self._paid], mixed[self._paid])
             self.models[self._checked_model(message.model.number, "model.number")] = w
 
     def tell_point(self, message: PointRequest) -> PointReply:
         """‖w‖² of the point, and this party's part of its z."""
-        w = self._told[0]
+        w = self._weights
         norms = inner(w[self._paid], w[self._paid]).tolist()
         reply = PointReply(norms=pack_scalars(self._cipher, "norms", *norms))
-        reply.intercepts = self._entries(self._told)
+        reply.intercepts = self._entry(w)
         shared = self._view.n_shared_rows
         if shared:
             reply.z = self._wires.point.send(self.products[:shared], message.z_pads)

@@ -126,9 +126,12 @@ class Rows:
         self.alpha = zeros
         self._alpha_before = zeros
         self.vectors = Vectors(zeros)
+        #: The constant column, where the intercept is free.
+        self._constant: Floats | None = None
         if context.bias is not None and settings.frees_intercept(True):
             there = self.labelled & ~view.left_out
-            self.vectors.append([np.where(there[:, None], context.bias, zeros)])
+            self._constant = np.where(there[:, None], context.bias, zeros)
+            self.vectors.append([self._constant])
         self._z = self.scores(zeros.copy())
         self._target = zeros
         # Slots within a cohort are in no order that means anything, and the same to all its
@@ -276,6 +279,17 @@ class Rows:
             return self._loss.conjugate_inside(a, labels)
         weight, offset = self._weight[self._counted], self._offset[self._counted]
         return weight * self._loss.conjugate_inside(a / weight, labels) + a * offset
+
+    def entries(self, duals: Floats) -> Floats | None:
+        """Entries of the new b's at a free intercept (vectors × problems); None: it is not.
+
+        As exact as α, where b itself has the digits of its sums.
+        """
+        if self._constant is None:
+            return None
+        chosen = self._constant[self._chosen]
+        parts = np.split(duals[self._chosen], duals.shape[1] // self._problems.width, axis=1)
+        return np.stack([(part * chosen).sum(axis=0) for part in parts]) / self._n_samples
 
     def cross(self, duals: Floats) -> Floats:
         """Inner products of the new b's with those held: b_j·b = Z_jᵀa/N."""

@@ -269,6 +269,9 @@ class SampleSide:
     def _tell_duals(self, message: DualsRequest, reply: DualsReply) -> None:
         """Inner products, feature sums, and dual vectors that holders without labels need."""
         reply.cross = self._cross(message)
+        entries = self._rows.entries(self.duals)
+        if entries is not None:
+            reply.intercepts = self._packed("intercepts", entries.ravel().tolist())
         if message.send is not None:
             self._post(message, reply)
         if self.guard is not None:

@@ -43,7 +43,6 @@ from weft.solvers.subspace.messages import (
     PointReply,
     PointRequest,
     SearchRequest,
-    SpreadReply,
     SpreadRequest,
 )
 from weft.solvers.subspace.product_rounding import rows_give_products
@@ -102,6 +101,8 @@ class Exchange(RepeatedAsking):
             else None
         )
         self.mean_square = -1.0
+        #: Entries of the vectors under way at a free intercept.
+        self._under_way: Floats = np.zeros((0, problems.width))
         self.held = 0
         self.fallback_result: FallbackResult | None = None
         #: The one whose α is being taken over.
@@ -166,7 +167,7 @@ class Exchange(RepeatedAsking):
         self._inherited = None
         if z is not None:
             self._z, self._z_of = z, "vectors"
-        return gram.reshape(against, new, width), self._entries(answers, new)
+        return gram.reshape(against, new, width), self._under_way
 
     def point(self, coefficients: Floats) -> tuple[Floats, Floats]:
         """Let everyone form a point and measure its z.
@@ -176,19 +177,13 @@ class Exchange(RepeatedAsking):
         answers = self._measure(coefficients)
         return _total(answers, "norms", self.problems.width), self._entries(answers, 1)[0]
 
-    def model(
-        self, coefficients: Floats, mixture: Floats, number: int
-    ) -> tuple[Floats, Floats, Floats]:
-        """The same for a model that is kept.
-
-        Returns ‖w‖², ‖Σ μ_j b_j‖² of a mixture, and the mixture's entry at a free intercept.
-        """
+    def model(self, coefficients: Floats, mixture: Floats, number: int) -> tuple[Floats, Floats]:
+        """The same for a model that is kept; returns ‖w‖², and ‖Σ μ_j b_j‖² of a mixture."""
         answers = self._measure(coefficients, FinishedModel(number=number, mixture=mixture))
         if self.seen is not None:
             self.seen.take({party: answer.w for party, answer in answers.items()})
         width = self.problems.width
-        entries = self._entries(answers, 2)[1]
-        return _total(answers, "norms", width), _total(answers, "bound", width), entries
+        return _total(answers, "norms", width), _total(answers, "bound", width)
 
     def _measure(
         self, coefficients: Floats, model: FinishedModel | None = None
@@ -254,6 +249,7 @@ class Exchange(RepeatedAsking):
         cross = None
         if new:
             offsets, cross = self._offsets(answers, new), self._cross(answers, held, new)
+            self._under_way = self._entries(answers, new)
         self._follow(sums)
         return losses, offsets, cross
 
@@ -295,6 +291,7 @@ class Exchange(RepeatedAsking):
         self.held += sum(answer.held for answer in answers.values())
         offsets = np.zeros((new, width)) if hessian else self._offsets(answers, new)
         cross = self._cross(answers, held, new)
+        self._under_way = self._entries(answers, new)
         sizes = _total(answers, "sizes", width) if first else None
         self._follow(sums)
         return offsets, cross, sizes
@@ -319,6 +316,8 @@ class Exchange(RepeatedAsking):
         answers = self._ask_all(INHERIT, self._labelled, build, PhaseSums())
         self._z = None
         self._v, self._inherited = reached.v, reached
+        # HyFDCA stands in only where the intercept is held back.
+        self._under_way = np.zeros((1, self.problems.width))
         return self._offsets(answers, 1), self._cross(answers, held, 1)
 
     def close(self) -> tuple[Floats, Floats | None]:
@@ -379,7 +378,7 @@ class Exchange(RepeatedAsking):
             sums.speakers = {p: flags & self._told_of[p] for p, flags in speakers.items()}
         return sums
 
-    def _entries(self, answers: Mapping[str, SpreadReply | PointReply], count: int) -> Floats:
+    def _entries(self, answers: Mapping[str, DualsReply | PointReply], count: int) -> Floats:
         """Entries at a free intercept (count × problems); zero where there is none."""
         width = self.problems.width
         if not self.free:
