@@ -7,6 +7,7 @@ those pads come from secrets that it lacks (`weft.crypto.opening_pads`).
 from __future__ import annotations
 
 from hashlib import blake2b
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ def seeded_words(seed: bytes, label: str, *shape: int) -> Words:
     """Words that follow from a seed and what they are for: AES-256 in counter mode."""
     key = blake2b(label.encode(), digest_size=32, key=seed, person=b"weft words").digest()
     encryptor = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
-    count = int(np.prod(shape))
+    count = prod(shape)
     # The library asks for room for one more block.
     out = np.empty(count + 2, np.uint64)
     room = out.data.cast("B")

@@ -100,18 +100,23 @@ def combine_dealt(
     """
     others, aside, terms = np.uint64(0), np.uint64(0), len(multiples)
     sine, cosine = np.empty(terms), np.empty(terms)
+    # One of the two is often all zeros, which are zero dithered too.
+    some_odd, some_even = np.any(odd != 0.0), np.any(even != 0.0)
     for i in range(len(opened)):
         # Apart from the rest, several at once.
         for k in range(terms):
             sine[k], cosine[k] = sine_cosine(opened[i] * multiples[k])
         share, total, first = np.uint64(0), np.uint64(0), seed + np.uint64(i * terms)
-        for k in range(terms):
-            s, c, dither = sine[k], cosine[k], mixed(first + np.uint64(k))
-            a, b = cosines[i, k], sines[i, k]
-            share += dithered(odd[k] * s, dither) * a
-            share -= dithered(odd[k] * c, dither >> _S16) * b
-            total += dithered(even[k] * c, dither >> _S32) * a
-            total += dithered(even[k] * s, dither >> _S48) * b
+        if some_odd:
+            for k in range(terms):
+                dither = mixed(first + np.uint64(k))
+                share += dithered(odd[k] * sine[k], dither) * cosines[i, k]
+                share -= dithered(odd[k] * cosine[k], dither >> _S16) * sines[i, k]
+        if some_even:
+            for k in range(terms):
+                dither = mixed(first + np.uint64(k))
+                total += dithered(even[k] * cosine[k], dither >> _S32) * cosines[i, k]
+                total += dithered(even[k] * sine[k], dither >> _S48) * sines[i, k]
         out[i] += share
         if apart[i]:
             aside += total
