@@ -396,6 +396,68 @@ def test_cells_of_two_parties_are_scored_in_one_company_only(
         held = pd.read_csv(path)
         held[held["id"].isin([f"n{row}" for row in range(10, 25)])].to_csv(path, index=False)
     sites.ask(task_for(model))
-    with pytest.raises(WeftError, match="ask with north, south, west, in this order"):
+    with pytest.raises(WeftError, match="scored with other parties before"):
         again(sites).ask(task_for(model, parties=("west", "north", "south")))
     assert (again(sites).ask(task_for(model)) / "sealed_scores.msgpack").exists()
+
+
+#: Columns of four parties, of which no two hold the same.
+APART = {"south": "cd", "north": "a", "west": "ef", "east": "bg"}
+
+
+@pytest.fixture
+def scores_of(tmp_path):
+    """Scores of some rows, which south asks for in some company; also the model and all cells."""
+    rng = np.random.default_rng(0)
+    cells = pd.DataFrame(rng.normal(size=(30, 7)), columns=list("abcdefg"))
+    model = Model(
+        np.array(list("abcdefg"), dtype=object), rng.normal(size=(1, 7)), np.zeros(1),
+        np.array(["x", "y"]), (np.zeros(7), np.ones(7)), "logistic", {}, 0.1, {},
+    )  # fmt: skip
+    (tmp_path / "got" / "trained").mkdir(parents=True)
+    model.save(tmp_path / "got" / "trained" / "model.npz")
+    keys = ephemeral_keys(tuple(APART))
+    files = {name: tmp_path / f"{name}.csv" for name in APART}
+    new, got = (
+        {name: (path,) for name, path in files.items()},
+        dict.fromkeys(APART, tmp_path / "got"),
+    )
+    sites = MemberSites(tmp_path, keys, terms=CAREFUL, new=new, models=got)
+
+    def scores(*company, rows=range(30)):
+        for name, columns in APART.items():
+            told = cells.iloc[list(rows)][list(columns)]
+            told.insert(0, "id", [f"n{row}" for row in rows])
+            told.to_csv(files[name], index=False)
+        asked = unsigned(model, parties=("south", *company))
+        returned = again(sites).ask(sign_prediction(asked, "p-1", keys["south"].identity))
+        return read_scores(returned, keys["south"].identity, model).scores[:, 0]
+
+    return scores, model, cells
+
+
+def test_no_sample_is_scored_in_two_companies(scores_of):
+    """Scores of three companies of three would be equations about each party's own part."""
+    scores, model, cells = scores_of
+    found = scores("north", "west", "east")
+    assert np.abs(found - cells.to_numpy() @ model.coef[0]).max() < 1e-9
+    for company in (("north", "west"), ("north", "east"), ("west", "east")):
+        with pytest.raises(WeftError, match="refuses scores of samples that were scored with oth"):
+            scores(*company)
+    # With the same parties as often as one likes, whoever is named first.
+    assert np.abs(scores("west", "east", "north") - found).max() < 1e-9
+
+
+def test_other_samples_are_scored_in_other_companies(scores_of):
+    scores, *_ = scores_of
+    scores("north", "west", rows=range(15))
+    scores("north", "east", rows=range(15, 30))
+    with pytest.raises(WeftError, match="refuses scores of samples that were scored with other"):
+        scores("north", "east", rows=range(14, 30))
+
+
+def test_a_sample_of_two_parties_alone_is_not_scored(scores_of):
+    """The one that asks would read the other's part at once."""
+    scores, *_ = scores_of
+    with pytest.raises(WeftError, match="shares with one other party"):
+        scores("north")

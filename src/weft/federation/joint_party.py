@@ -202,19 +202,17 @@ class JointParty:
             self._account.open(view, self._matching.ids, sum_counter)
             if asked:
                 self._account.note_question(
-                    self._question(view, asked), self._consent.check_question
+                    self._question(asked), by_others, self._consent.check_question
                 )
         return reply
 
-    def _question(self, view: PartyView, asked: int) -> Question:
+    def _question(self, asked: int) -> Question:
         """What others are to read of its samples, for its ledger."""
-        several = view.cell_holders is not None and bool((view.cell_holders > 1).any())
         return Question(
             asker="" if self._asker is None else self._asker.name,
             samples=asked,
             scores=asked * len(self._model.coef),
             company=() if self._asker is None else self._asker.company,
-            cells_shared=several,
         )
 
     def _check_asker(self, message: ViewRequest) -> None:

@@ -214,11 +214,13 @@ class Consent:
             )
         self.check_readers((asker,))
 
-    def check_question(self, question: Question, earlier: Sequence[Question]) -> None:
-        """Refuse what is too much with the joint predictions before, as its ledger has them."""
+    def check_question(self, question: Question, earlier: Sequence[Question], apart: int) -> None:
+        """Refuse what is too much with the joint predictions before, as its ledger has them.
+
+        ``apart`` counts the samples that were scored with other parties then.
+        """
         self._each(lambda source: check_scores(source.limits, question, earlier, self.name))
-        if not self.terms.allow_pairs:
-            check_same_company(question, earlier, self.name)
+        self._each(lambda source: check_same_company(source.terms, apart, self.name))
 
     def check_claims(self, claimed: bool) -> None:
         """Refuse a party that asks for scores and brings cells which this one has too."""

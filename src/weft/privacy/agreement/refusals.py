@@ -146,22 +146,21 @@ def check_scores(
         )
 
 
-def check_same_company(question: Question, earlier: Sequence[Question], party: str) -> None:
-    """Refuse scores with other parties than before where several hold the same cells.
+def check_same_company(terms: Terms, apart: int, party: str) -> None:
+    """Refuse scores of samples that were scored with other parties before.
 
-    What counts for such a cell depends on who takes part: two scores that differ in nothing else
-    would tell it.
+    Such scores differ by the parts of single parties. Others hear neither of how many samples that
+    is, nor with whom they were scored.
     """
-    for before in earlier:
-        if before.company == question.company or not (before.company and question.company):
-            continue
-        if before.cells_shared or question.cells_shared:
-            _refuse(
-                party,
-                "scores with other parties than in an earlier prediction, since several hold the "
-                "same cells, which two such scores would tell; ask with "
-                f"{', '.join(before.company)}, in this order, or agree on allow_pairs = true",
-            )
+    if apart and not terms.allow_pairs:
+        _refuse(
+            party,
+            "scores of {} that were scored with other parties before, since the difference would "
+            "be the part of a single party; ask with the same parties, in the same order, or agree "
+            "on allow_pairs = true",
+            exact=f"{apart} samples",
+            told="samples",
+        )
 
 
 def check_claims(terms: Terms, claimed: bool, party: str) -> None:

@@ -8,7 +8,7 @@ same file and never leaves it. A damaged file is an error: nobody would know wha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -24,6 +24,7 @@ from weft.crypto.secret_bytes import Secret
 from weft.guards.min_batch_across_runs import Change
 from weft.matching.id_normalization import normal_ids
 from weft.matching.tokens import tokens_of
+from weft.privacy.ledger.earlier_companies import CompanyMemory
 from weft.privacy.ledger.earlier_folds import FoldCut, FoldMemory
 from weft.privacy.ledger.earlier_moments import MomentMemory
 from weft.privacy.ledger.earlier_samples import Attendance, Memory
@@ -71,15 +72,12 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         How many samples were asked about, and how many numbers were told of them.
     company
         All parties of the prediction, in their order; empty: they are not remembered.
-    cells_shared
-        Whether another party held some of the same cells of the same samples.
     """
 
     asker: str
     samples: int
     scores: int
     company: tuple[str, ...] = ()
-    cells_shared: bool = False
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,6 +138,8 @@ class Pages:
         How folds have cut the samples of the last runs that had any.
     moments
         How much second moments have told of each sample.
+    companies
+        With whom joint predictions have scored each sample.
     """
 
     key: bytes
@@ -153,6 +153,7 @@ class Pages:
     versions: Memory = field(default_factory=Memory.new)
     folds: FoldMemory = field(default_factory=FoldMemory.new)
     moments: MomentMemory = field(default_factory=MomentMemory.new)
+    companies: CompanyMemory = field(default_factory=CompanyMemory.new)
 
     @classmethod
     def new(cls) -> Pages:
@@ -194,6 +195,10 @@ class Pages:
     def questions(self, without: str = "") -> list[Question]:
         """What all joint predictions showed others; but for one run."""
         return [r.question for r in self.runs if r.question is not None and r.id != without]
+
+    def company_hashes(self, companies: Sequence[bytes]) -> Hashes:
+        """Under what companies of samples stand in this file."""
+        return tokens_of(companies, Secret(self.key), "ledger companies")
 
     def remember(self, who: Attendance, began: str) -> None:
         """Take down who takes part in a run, before others see feature sums of it."""
@@ -286,6 +291,7 @@ class Book:
         cuts = FoldMemory.new() if "folds.runs" not in arrays else None
         folds = cuts or FoldMemory.from_arrays(arrays, "folds")
         moments = MomentMemory.from_arrays(arrays)
+        companies = CompanyMemory.from_arrays(arrays)
         counts = [arrays.get(name) for name in _COUNTS]
         whole = (
             sample is not None
@@ -308,6 +314,7 @@ class Book:
             whole = False
         if attended is None or versions is None or folds is None or moments is None:
             whole = False
+        whole = whole and companies is not None
         if not whole or sample is None or key is None:
             raise self._damaged(f"{self.path} does not hold a ledger")
         received, shown, foreign, fewest = (np.array(count) for count in counts)
@@ -315,8 +322,11 @@ class Book:
         assert versions is not None
         assert folds is not None
         assert moments is not None
+        assert companies is not None
         counted = (received, shown, foreign, fewest)
-        return Pages(key.tobytes(), sample, *counted, runs, attended, versions, folds, moments)
+        pages = Pages(key.tobytes(), sample, *counted, runs, attended, versions, folds, moments)
+        pages.companies = companies
+        return pages
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -350,6 +360,7 @@ class Book:
                 **pages.versions.to_arrays("versions"),
                 **pages.folds.to_arrays("folds"),
                 **pages.moments.to_arrays(),
+                **pages.companies.to_arrays(),
             },
             durable=True,
         )

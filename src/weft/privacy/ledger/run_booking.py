@@ -31,6 +31,7 @@ from weft.errors import ConfigError
 from weft.guards.min_batch_across_runs import Change
 from weft.guards.model_noise import ModelNoise
 from weft.matching.party_view import PartyView
+from weft.privacy.ledger.earlier_companies import companies_of
 from weft.privacy.ledger.earlier_folds import FoldCut
 from weft.privacy.ledger.earlier_moments import refuse_further_moments
 from weft.privacy.ledger.earlier_samples import Attendance
@@ -49,6 +50,9 @@ from weft.sums.sum_counter import SumCounter
 
 #: Objects to a run by what a ledger says of earlier ones, given groups of how few samples count.
 Objection = Callable[[Callable[[int], Change | None]], None]
+
+#: Objects to a question by those before it, and by how many samples had another company then.
+QuestionObjection = Callable[[Question, Sequence[Question], int], None]
 
 #: So many sums are booked ahead at least, and this share of what there were so far.
 _AHEAD, _SHARE = 64, 4
@@ -272,18 +276,20 @@ class Account:
             self._put(pages, self._run(self._booked, None, who))
         return b""
 
-    def note_question(
-        self, question: Question, objecting: Callable[[Question, Sequence[Question]], None]
-    ) -> None:
+    def note_question(self, question: Question, asked: Flags, objecting: QuestionObjection) -> None:
         """Write down what a joint prediction shows others, before it does.
 
-        ``objecting`` is given what is asked and what was asked before, and may refuse it.
+        ``asked`` says of which shared rows. ``objecting`` is given what is asked, what was asked
+        before, and how many samples were scored with other parties then; it may refuse it.
         """
 
         def write() -> bytes:
             with self._book.locked():
                 pages = self._open_pages()
-                objecting(question, pages.questions(without=self._run_id))
+                samples, company = self._scored(pages, question.company, asked)
+                apart = pages.companies.differing(samples, company)
+                objecting(question, pages.questions(without=self._run_id), apart)
+                pages.companies.add(samples, company)
                 run = self._run(self._booked, None, None)
                 self._put(pages, msgspec.structs.replace(run, question=question))
             return b""
@@ -291,6 +297,16 @@ class Account:
         self._once("question", write)
         self._question = question
         self._begun = True
+
+    def _scored(
+        self, pages: Pages, parties: tuple[str, ...], asked: Flags
+    ) -> tuple[Hashes, Hashes]:
+        """Samples of a joint prediction and with whom they are scored; none, if nobody is named."""
+        if not parties:
+            return np.zeros(0, np.uint64), np.zeros(0, np.uint64)
+        companies = pages.company_hashes(companies_of(self._view, parties))
+        cohorts = self._view.row_cohort[: len(asked)][asked]
+        return pages.hashes(self._ids[asked]), companies[cohorts]
 
     def note_folds(self, cut: FoldCut, objecting: Callable[[Callable[[int], int]], None]) -> None:
         """Write down how folds cut the samples, unless ``objecting`` does not let them.
