@@ -28,6 +28,8 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.model import Model, load_model
 from weft.guards.terms import Terms
 from weft.losses import get_loss
+from weft.privacy.ledger.expected_exposure import outlook
+from weft.privacy.ledger.exposure_text import paragraphs
 from weft.solvers.settings import Settings
 
 Floats = NDArray[np.float64]
@@ -310,3 +312,14 @@ def test_mistakes_in_a_config_are_said_in_one_sentence(
 ) -> None:
     with pytest.raises(ConfigError, match=words):
         read_config(config_with(model, tmp_path))
+
+
+def test_a_check_says_that_the_coordinator_learns_a_free_intercept() -> None:
+    split = CUTS["rows"](table_of("gaussian"))
+    settings = Settings(lam=LAM, loss="squared", solver="lbfgs", penalize_intercept=False)
+    federation = Federation(split.parties, Preprocessing(intercept=True))
+    holdings = federation.assemble(settings)[1]
+    look = outlook(holdings, settings, Terms(), classes=1, mean_square=1.0)
+    learned = " ".join(line.strip() for line in paragraphs(look))
+    assert "the intercept of the model" in learned
+    assert "no other weight of the model" in learned

@@ -203,6 +203,9 @@ class Outlook:
         Parties with labels, whose losses the coordinator gets as a sum.
     groups
         Groups of samples that the same parties hold: the coordinator knows all their sizes.
+    free_intercept, counts_classes
+        Whether the coordinator learns the intercept, which has no penalty, and how many samples
+        each class has.
     second_moments
         Matrices over all columns that whoever gets the model gets besides.
     released
@@ -218,6 +221,8 @@ class Outlook:
     sealed: bool
     terms: Terms
     coordinator_sees: str
+    free_intercept: bool
+    counts_classes: bool
     samples: int
     left_out: int
     rare: int
@@ -242,6 +247,8 @@ class Outlook:
             "terms": {name: getattr(self.terms, name) for name in self.terms.__struct_fields__},
             "sealed": self.sealed,
             "coordinator_sees": self.coordinator_sees,
+            "free_intercept": self.free_intercept,
+            "counts_classes": self.counts_classes,
             "left_out_by_min_batch": self.left_out,
             "rare_classes_left_out": self.rare,
             "rare_cells_left_out": self.rare_cells,
@@ -321,6 +328,8 @@ def outlook(
         sealed=sealed,
         terms=terms,
         coordinator_sees=settings.coordinator_sees,
+        free_intercept=settings.frees_intercept(holdings.bias_slot >= 0),
+        counts_classes=settings.class_weight == "balanced",
         samples=holdings.n_samples,
         left_out=holdings.small,
         rare=holdings.rare,

@@ -336,8 +336,16 @@ def _coordinator(look: Outlook) -> list[str]:
         )
     if ALGORITHMS[look.solver].spans:
         said.append("lengths and angles of the vectors that the model is made of, not the vectors")
+    if look.counts_classes:
+        said.append("how many samples each class has (class_weight = 'balanced')")
+    if look.free_intercept:
+        said.append(
+            "the mean of all slopes at every step, and so the intercept of the model and the "
+            "shares of the classes, since the intercept has no penalty"
+        )
+    weight = "no other weight" if look.free_intercept else "no weight"
     shown = {
-        "nothing": "no weight of the model, no sum over samples or columns",
+        "nothing": f"{weight} of the model, no sum over samples or columns",
         "weights": "the weights of the model (coordinator_sees = 'weights')",
         "papers": "the sums of every party over its columns, in the clear (coordinator_sees = "
         "'papers'), from which rows can be computed",

@@ -31,6 +31,10 @@ _SEALED = (
     "inner products of gradients with noise. It dealt the masks: together with one party, or by "
     "dealing falsely, it could compute all cells, so that it must do neither."
 )
+_FREE = (
+    "The intercept had no penalty (penalize_intercept = false): the coordinator saw the mean of "
+    "all slopes at every step, and so the intercept of the model and the shares of the classes."
+)
 _MOMENTS = (
     "By agreement (allow_second_moments) whoever gets the model also got matrices over all columns "
     "(second_moments), sealed as the model is: they tell means, spreads and correlations of all "
@@ -80,6 +84,8 @@ def _sentences(source: Source) -> list[str]:
         said = [_SEALED]
     else:
         said = [_hidden(settings["cipher"], settings["coordinator_sees"])]
+        if settings.get("penalize_intercept") is False:
+            said.append(_FREE)
     if settings.get("second_moments"):
         said.append(_MOMENTS)
     readers = source.summary["federation"].get("recipients")
