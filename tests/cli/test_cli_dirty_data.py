@@ -129,6 +129,11 @@ def a_prefix(h):
     h.south["patient"] = "S-" + h.south["patient"]
 
 
+def two_prefixes(h):
+    h.north["patient"] = "N-" + h.north["patient"].str[1:]
+    h.south["patient"] = "S-" + h.south["patient"].str[1:]
+
+
 def labels_in_other_words(h):
     same_rows(h)
     h.north["outcome"] = h.north["outcome"].map({"ill": "1", "well": "0"})
@@ -150,6 +155,7 @@ NEAR_MISSES = [
     (two_spellings, "names", ["'WEIGHT' is called 'weight' at north"], 2),
     (lost_zeros, "ids", ["party 'south': 40 of its ids", "leading zeros"], 1),
     (a_prefix, "ids", ["40 of its 40 ids would occur at north", "'S-'", "now 0 do"], 1),
+    (two_prefixes, "ids", ["40 of its ids would occur at north", "'S-' here and with 'N-'"], 2),
     (labels_in_other_words, "labels", ["labels are no, yes, those of north 0, 1"], 1),
     (other_coding, "labels", ["labels are 1, 2, those of north 0, 1"], 1),
     (other_units, "units", ["'weight' is about 1000 times that of north"], 1),
@@ -174,10 +180,10 @@ def test_near_misses_stop_a_run_until_they_are_mended(weft, hospitals, spoil, ki
     outcome = weft("train", config)
     assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err.count("\n") == 1
-    (section, lines) = next(iter(told["mend"].items()))
-    assert section == "[[party]] south"
-    old = 'file = "south.csv"'
-    hospitals.change(old, "\n".join([old, *lines]))
+    assert "[[party]] south" in told["mend"]
+    for section, lines in told["mend"].items():
+        old = f'file = "{section.removeprefix("[[party]] ")}.csv"'
+        hospitals.change(old, "\n".join([old, *lines]))
     mended = weft("check", hospitals.write())
     assert "confirmed" not in mended.err
     assert mended.code == 0, mended.err

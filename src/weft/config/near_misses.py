@@ -162,6 +162,33 @@ def _ids(
                 setting=("id_prefix", prefix),
             )
             return
+    columns = [np.concatenate([tile.features for tile in tiles]) for tiles in (mine, theirs)]
+    if set(loose_features(columns[0])) & set(loose_features(columns[1])):
+        # Of other samples, it may be: each has letters of its own before its own numbers.
+        return
+    heads = _common_head(left), _common_head(right)
+    bare = [_without(head, ids) for head, ids in zip(heads, (left, right), strict=True)]
+    met = len(bare[0] & bare[1])
+    if all(heads) and met > max(len(common), TOLERATED * min(len(left), len(right))):
+        yield from _two_prefixes((one, other), heads, met)
+
+
+def _two_prefixes(
+    parties: tuple[PartySection, PartySection], heads: tuple[str, str], met: int
+) -> Iterator[Finding]:
+    """Each party writes its own letters before the number that they have in common."""
+    for at, (party, head) in enumerate(zip(parties, heads, strict=True)):
+        there, their_head = parties[1 - at], heads[1 - at]
+        yield Finding(
+            "doubt",
+            f"{met} of its ids would occur at {there.name} too, if they did not begin with "
+            f"{head!r} here and with {their_head!r} there",
+            f'take both off, with id_prefix = "{head}" here and id_prefix = "{their_head}" at '
+            f'{there.name}, or set confirmed = ["ids"] in [data] if they are different',
+            party=party.name,
+            count=met,
+            setting=("id_prefix", head),
+        )
 
 
 def _loose(ids: set[str]) -> set[str]:
@@ -181,14 +208,23 @@ def _lost_zeros(
     return other, None
 
 
-def _best_prefix(ids: NDArray[np.object_], known: set[str]) -> tuple[str, int]:
-    """What all ids begin with and others' ids do not, and how many of them meet without it."""
+def _common_head(ids: NDArray[np.object_]) -> str:
+    """What all ids begin with, up to the digits."""
     pairs = zip(min(ids), max(ids), strict=False)
     common = "".join(sign for sign, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    best = ("", 0)
-    for length in range(1, len(common.rstrip("0123456789")) + 1):
-        bare = np.array([text[length:] for text in ids.tolist()], dtype=object)
-        met = len(set(normal_ids(bare).tolist()) & known)
+    return common.rstrip("0123456789")
+
+
+def _without(head: str, ids: NDArray[np.object_]) -> set[str]:
+    bare = np.array([text[len(head) :] for text in ids.tolist()], dtype=object)
+    return set(normal_ids(bare).tolist())
+
+
+def _best_prefix(ids: NDArray[np.object_], known: set[str]) -> tuple[str, int]:
+    """What all ids begin with and others' ids do not, and how many of them meet without it."""
+    common, best = _common_head(ids), ("", 0)
+    for length in range(1, len(common) + 1):
+        met = len(_without(common[:length], ids) & known)
         if met > best[1]:
             best = (common[:length], met)
     return best
