@@ -90,26 +90,20 @@ def _confirmed(replies: Mapping[str, RareReply]) -> bytes:
 
 
 def remarks(holdings: HoldingMap) -> list[str]:
-    """What was left out, a sentence each; without counts, as a submitter steers them."""
-    said, least = [], holdings.terms.min_batch
-    if holdings.rare:
-        said.append(
-            f"some samples are left out, because fewer than min_batch = {least} samples of their "
-            "group have their class"
-        )
-    lone = holdings.sealed and len(holdings.label_parties) == 1 < len(holdings.parties)
-    if lone and least > 1 and not holdings.terms.allows_scalars(1):
-        said.append(
-            "one party alone has labels: samples of a class that fewer than min_batch = "
-            f"{least} samples of their group have are left out unsaid, if there are any"
-        )
-    if holdings.rare_cells:
-        said.append(
-            "some cells are left out and count as zero of the scaled table, because fewer than "
-            f"min_batch = {least} samples of a group differ in their column: the model, and its "
-            "certificate, are those of the table without them"
-        )
-    return said
+    """What is left out, in a sentence that is the same whether or not anything is.
+
+    Whoever submits a study chooses the ends of bins, levels and classes, and would learn from a
+    sentence that comes and goes whether a single cell lies beyond such an end.
+    """
+    least = holdings.terms.min_batch
+    if least == 1 or not holdings.exposed.any():
+        return []
+    return [
+        f"samples of classes that fewer than min_batch = {least} samples of their group have, and "
+        "cells of columns in which fewer of a group differ, are left out unsaid, if there are any: "
+        "such cells count as what the rest of their group has there, and the model and its "
+        "certificate are those of the table without them"
+    ]
 
 
 class RareParty:

@@ -250,7 +250,8 @@ class TrainingData:
     def leave_out_columns(self) -> int:
         """Leave out columns that too few samples of a group have; returns of how many cells.
 
-        They count as missing from here on: in scaling, and as zero in the table.
+        What most of the group have takes their place. Where too few have it, they count as missing
+        from here on: in scaling, and as zero in the table.
         """
         view, cells, tiles = self.view, 0, []
         for tile, slots in zip(self.tiles, view.tile_rows, strict=True):
@@ -258,7 +259,7 @@ class TrainingData:
             rare = rare_columns(tile.block, group, view.min_batch)
             if rare.any():
                 self._gaps = True
-                left = without_columns(tile.block, group, rare)
+                left = without_columns(tile.block, group, rare, view.min_batch)
                 if isinstance(left, np.ndarray) or isinstance(tile.block, np.ndarray):
                     cells += int(rare.sum(axis=1)[group[group >= 0]].sum())
                 else:

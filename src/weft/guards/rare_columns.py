@@ -3,8 +3,11 @@
 Where a single one of a party's samples has a word, a code or a measurement that the others lack,
 the sum of that column moves in proportion to this sample's dual variable: over a few vectors, all
 columns that move alike are its row. So a party leaves a column out for a group of its samples
-where fewer than ``min_batch`` of them differ from the value that most of them have: those cells
-count as missing, in scaling and in training, which is zero in the table that is trained on.
+where fewer than ``min_batch`` of them differ from the value that most of them have. There all get
+that value, as if nobody differed: whoever chose the column, such as a bin beyond some number, does
+not see in the model, or in its loss, whether anybody does. Where fewer than ``min_batch`` have any
+one value, the cells count as missing, in scaling and in training, which is zero in the table that
+is trained on.
 """
 
 from __future__ import annotations
@@ -36,20 +39,37 @@ def rare_columns(block: Floats | sp.csr_array, group: Ints, least: int) -> Flags
 
 
 def without_columns(
-    block: Floats | sp.csr_array, group: Ints, rare: Flags
+    block: Floats | sp.csr_array, group: Ints, rare: Flags, least: int
 ) -> Floats | sp.csr_array:
-    """The block with those cells missing."""
+    """The block with what most of a group have in the place of those cells.
+
+    In a sparse one they are zero, which most have in a column that few have an entry in.
+    """
     guarded = group >= 0
     if isinstance(block, np.ndarray):
-        gone = np.zeros(block.shape, bool)
-        gone[guarded] = rare[group[guarded]]
-        return np.where(gone, np.nan, block)
+        table = block.copy()
+        for number in np.flatnonzero(rare.any(axis=1)).tolist():
+            rows, places = np.flatnonzero(group == number), np.flatnonzero(rare[number])
+            table[np.ix_(rows, places)] = _common(_comparable(block, rows)[:, places], least)
+        return table
     row = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
     gone = guarded[row]
     gone[gone] = rare[group[row[gone]], block.indices[gone]]
     left = sp.csr_array((block.data[~gone], (row[~gone], block.indices[~gone])), shape=block.shape)
     left.sort_indices()
     return left
+
+
+def _common(values: Floats, least: int) -> Floats:
+    """Per column, the value that most have; NaN: none, or fewer than ``least`` have it."""
+    ordered = np.sort(values, axis=0)
+    run = np.ones(values.shape[1], np.int64)
+    longest, found = run.copy(), ordered[0].copy()
+    for above, below in zip(ordered[1:], ordered[:-1], strict=True):
+        run = np.where(above == below, run + 1, 1)
+        found = np.where(run > longest, above, found)
+        longest = np.maximum(longest, run)
+    return np.where((longest < least) | np.isinf(found), np.nan, found)
 
 
 def _comparable(block: Floats, rows: Ints) -> Floats:

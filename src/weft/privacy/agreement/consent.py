@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cache, reduce
 from typing import TYPE_CHECKING, NoReturn
 
+import msgspec
+
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.min_batch_across_runs import Change
@@ -67,7 +69,8 @@ class Consent:
     policy
         The site's own policy.
     asked
-        Terms of a submitter on another machine, who may make a run stricter.
+        Terms of a submitter on another machine, who may make a run stricter, but for `min_batch`
+        where the party has its own.
     """
 
     def __init__(
@@ -93,7 +96,7 @@ class Consent:
             self._sources.append(_Source(title, policy.terms, policy.limits))
         self._sources.append(_Source("", terms, Limits()))
         if asked is not None:
-            self._sources.append(_Source("", asked, Limits(), asked=True))
+            self._sources.append(_Source("", self._unsteered(asked), Limits(), asked=True))
         #: The strictest of all.
         self.terms: Terms = _strictest(self._sources)
 
@@ -109,6 +112,15 @@ class Consent:
         Whoever could would find out sizes of groups by asking from where on a party refuses.
         """
         return _strictest([source for source in self._sources if not source.asked])
+
+    def _unsteered(self, asked: Terms) -> Terms:
+        """Terms of a submitter, without a min_batch where this party has one of its own.
+
+        What a run leaves out depends on it, and shows in the model: under a growing one, a
+        submitter would see when a bin or a class is gone, and know how many samples it has.
+        """
+        own = self.own_terms.min_batch
+        return asked if own == 1 else msgspec.structs.replace(asked, min_batch=own)
 
     @property
     def budget(self) -> tuple[float, float]:
