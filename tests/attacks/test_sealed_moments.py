@@ -131,7 +131,7 @@ def test_readers_that_collude_take_off_what_they_hold_and_find_no_row(monkeypatc
     def alone_and_all(sets):
         return [*sets, np.any(sets, axis=0)]
 
-    monkeypatch.setattr(second_moment_guard, "_unions", alone_and_all)
+    monkeypatch.setattr(second_moment_guard, "unions", alone_and_all)
     error = of_what_two_readers_lack()
     assert error < 1e-3
     record("62", "unguarded", f"a row that two readers together lack, error {error:.0e}")
@@ -238,12 +238,17 @@ def test_the_hessian_tells_no_undecided_sample(attack, monkeypatch, record):
 MADE_UP = 4
 
 
-def guessed(ledger, runs, seed=3):
-    """b brings other random columns in every run: each is an equation about a's column."""
+def guessed(ledger, runs, seed=3, alone=0):
+    """b brings other random columns in every run: each is an equation about a's column.
+
+    a has more samples, which b does not have.
+    """
     rng = np.random.default_rng(seed)
     rows = 10 * (MADE_UP + 1)
     secret, names = rng.normal(size=rows), [f"r{n}" for n in range(MADE_UP)]
     labels, ids = (secret + rng.normal(size=rows) > 0).astype(int), [f"s{n}" for n in range(rows)]
+    others = rng.normal(size=alone)
+    cells, targets = np.append(secret, others), np.append(labels, others > 0).astype(float)
     known, told = [], []
     asked = Settings(
         lam=1.0, loss="squared", solver="sealed", gap=0.9, second_moments=("gram",), iterations=1
@@ -251,7 +256,9 @@ def guessed(ledger, runs, seed=3):
     for _ in range(runs):
         made_up = rng.normal(size=(rows, MADE_UP))
         tiles = {
-            "a": [Tile.make(ids, ["x"], secret[:, None], labels.astype(float))],
+            "a": [
+                Tile.make([*ids, *(f"t{n}" for n in range(alone))], ["x"], cells[:, None], targets)
+            ],
             "b": [Tile.make(ids, names, made_up, None)],
         }
         how = Preprocessing(intercept=False, scaling="none")
@@ -275,6 +282,15 @@ def test_made_up_columns_of_many_runs_do_not_add_up(tmp_path, record):
     with pytest.raises(WeftError, match="opened 10 numbers about each of its columns, and with 10"):
         guessed(ledger, 1)
     assert ledger.book("a").read().runs[0].numbers == 10
+
+
+def test_samples_that_no_reader_has_hide_nothing_of_those_that_it_has(tmp_path, record):
+    """A fifth of all samples would be 130 numbers, but b has columns of 50 samples."""
+    ledger = Ledger(tmp_path)
+    guessed(ledger, 1, alone=600)
+    with pytest.raises(WeftError, match="it would be over 10, a fifth of those that other parties"):
+        guessed(ledger, 1, alone=600)
+    record("68", "guarded", "with 600 samples more that the reader lacks, as well")
 
 
 def test_columns_of_two_parties_that_differ_in_one_sample_tell_its_row(record):

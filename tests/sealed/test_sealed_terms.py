@@ -55,7 +55,7 @@ def test_columns_that_two_parties_share_are_scaled_on_their_terms_only():
 
 
 def test_small_groups_and_rare_classes_are_left_out_as_in_sums():
-    sealed = federation(FEW, classes=3).train(SEALED)
+    sealed = federation(FEW, Terms(allow_exposure=True), classes=3).train(SEALED)
     in_sums = msgspec.structs.replace(SEALED, solver="lbfgs", gap=0.1)
     summed = federation(FEW, ALLOWED, classes=3).train(in_sums)
     assert sealed.holdings.small == summed.holdings.small == 6

@@ -14,13 +14,16 @@ if TYPE_CHECKING:
     from weft.config.read_config import Problem
     from weft.crypto.keys import PartyKeys
     from weft.federation.local_federation import Federation
+    from weft.federation.party import Party
     from weft.guards import Terms
     from weft.guards.min_batch_across_runs import Change
     from weft.matching.holding_map import HoldingMap
     from weft.privacy.agreement import Consent
+    from weft.privacy.ledger.earlier_numbers import NumberKind
     from weft.privacy.ledger.expected_exposure import Outlook
     from weft.privacy.ledger.run_booking import Ledger
     from weft.report.holdings_counts import Holdings
+    from weft.solvers.sealed.reader_groups import Told
     from weft.solvers.settings import Settings
 
 _MOST_COHORTS = 6
@@ -116,8 +119,10 @@ def check(
         changes={name: change for name, change in small.items() if change is not None},
     )
     refusals = _refusals(problem, federation, own, consents, settings, look, changes)
+    books = plan.ledger(ledger)
+    if shares:
+        refusals += _refused_models(federation, consents, roster, look.released, books)
     if settings.second_moments:
-        books = plan.ledger(ledger)
         refusals += _refused_moments(federation, consents, settings, roster, look.released, books)
     if json:
         told = {"name": plan.name, "solver": settings.solver, **holdings.to_dict()}
@@ -239,16 +244,18 @@ def _refused_moments(
 ) -> list[tuple[str, str]]:
     """Whose columns are too sparse for second moments, or too many, with those of earlier runs."""
     from weft.errors import ConfigError
-    from weft.privacy.ledger.earlier_moments import refuse_further_moments
-    from weft.privacy.ledger.earlier_samples import attendance
-    from weft.solvers.sealed.second_moment_guard import check_moments, matrices_of, numbers_told
+    from weft.solvers.sealed.second_moment_guard import (
+        check_moments,
+        matrices_of,
+        told_by_moments,
+    )
     from weft.solvers.sealed.table_positions import shapes_of, whole_table
 
     found, table = [], whole_table(shapes_of(roster))
     matrices = matrices_of(settings, problems)
     weighs = "hessian" in settings.second_moments and settings.loss != "squared"
     for name, party in federation.parties.items():
-        own, terms = consents[name].own_terms, consents[name].terms
+        own = consents[name].own_terms
         try:
             check_moments(
                 party.view,
@@ -261,16 +268,58 @@ def _refused_moments(
             )
         except ConfigError as error:
             found.append((name, f"party {name} {error}"))
-        pages = ledger.book(name).read()
-        who = attendance(party.view, party.tiles, everyone=True)
-        if pages is None or who is None or terms.allow_exposure:
             continue
-        before, more = pages.moments_told(who.ids), numbers_told(table.n_columns, matrices)
-        try:
-            refuse_further_moments(name, len(who.ids), before, more)
-        except ConfigError as error:
-            found.append((name, str(error)))
+        told = told_by_moments(table, party.view.party, matrices)
+        found += _refused_numbers(party, consents[name], ledger, "moments", told)
     return found
+
+
+def _refused_models(
+    federation: Federation,
+    consents: Mapping[str, Consent],
+    roster: HoldingMap,
+    problems: int,
+    ledger: Ledger,
+) -> list[tuple[str, str]]:
+    """Whose cells a model with so many columns would tell, alone or with those of earlier runs."""
+    from weft.errors import ConfigError
+    from weft.solvers.sealed.model_guard import refuse_wide, told_by_model
+    from weft.solvers.sealed.table_positions import shapes_of, whole_table
+
+    found, table = [], whole_table(shapes_of(roster))
+    for name, party in federation.parties.items():
+        view, consent = party.view, consents[name]
+        if consent.terms.allow_exposure or consent.alone(view.n_parties):
+            continue
+        labelled = bool(view.labelled.any())
+        told = told_by_model(table, view.party, problems, labelled=labelled)
+        try:
+            refuse_wide(told)
+        except ConfigError as error:
+            found.append((name, f"party {name} {error}"))
+            continue
+        found += _refused_numbers(party, consent, ledger, "models", told)
+    return found
+
+
+def _refused_numbers(
+    party: Party, consent: Consent, ledger: Ledger, kind: NumberKind, told: Told
+) -> list[tuple[str, str]]:
+    """Whether its ledger objects to so many numbers, after those of earlier runs."""
+    from weft.errors import ConfigError
+    from weft.privacy.ledger.earlier_numbers import refuse_further_numbers
+    from weft.privacy.ledger.earlier_samples import attendance
+
+    pages = ledger.book(party.name).read()
+    who = attendance(party.view, party.tiles, everyone=True)
+    if pages is None or who is None or consent.terms.allow_exposure:
+        return []
+    try:
+        before = pages.numbers_told(kind, who, len(told.by_row))
+        refuse_further_numbers(party.name, kind, told, before)
+    except ConfigError as error:
+        return [(party.name, str(error))]
+    return []
 
 
 def _changes(

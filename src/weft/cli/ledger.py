@@ -91,6 +91,8 @@ def _show_runs(runs: list[Run]) -> None:
         table.add_row(f"… {len(runs) - _MOST_RUNS} before")
     for run in runs[-_MOST_RUNS:]:
         kind = run.solver or run.kind
+        if run.weights:
+            kind += f", {run.weights} numbers in its model"
         if run.moments:
             kind += f", {' and '.join(run.moments)} opened, {run.numbers} numbers a column"
         table.add_row(

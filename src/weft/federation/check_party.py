@@ -20,12 +20,14 @@ from weft.federation.check_messages import (
 from weft.federation.party import Party
 from weft.matching.messages import ViewRequest
 from weft.matching.party_view import PartyView
-from weft.privacy.ledger.earlier_moments import refuse_further_moments
+from weft.privacy.ledger.earlier_numbers import refuse_further_numbers
 from weft.privacy.ledger.earlier_samples import attendance
 from weft.privacy.ledger.expected_exposure import forecast, sums_too_many
 from weft.privacy.ledger.run_booking import Ledger, spent_before
 from weft.protocol import Nothing, answer, answers
 from weft.solvers.algorithm_choice import algorithm_of
+from weft.solvers.sealed.model_guard import known_from_view, refuse_wide
+from weft.solvers.sealed.reader_groups import Told
 from weft.solvers.sealed.second_moment_guard import matrices_of, numbers_told
 from weft.solvers.settings import Settings
 
@@ -105,6 +107,10 @@ class CheckParty(Party):
         if sealed and told.scales and view.shares_columns:
             yield partial(consent.check_scaling, view)
         yield partial(consent.check, settings, view)
+        weights = None
+        if sealed and not self._terms.allow_exposure:
+            weights = known_from_view(view, told.classes)
+            yield partial(self._refuse_wide, weights)
         pages = self._earlier.book(self.name).read()
         shown = np.zeros(len(view.shared_rows) - 1, np.int64)
         if pages is not None:
@@ -116,10 +122,21 @@ class CheckParty(Party):
                     # The columns that it knows of: there may be more.
                     columns = view.n_columns + int(view.foreign.max(initial=0))
                     more = numbers_told(columns, matrices_of(settings, told.classes))
-                    before = pages.moments_told(who.ids)
-                    yield partial(refuse_further_moments, self.name, len(who.ids), before, more)
+                    rows = np.arange(view.n_rows)
+                    moments = Told(((rows, more),), np.full(view.n_rows, more))
+                    before = pages.numbers_told("moments", who, view.n_rows)
+                    yield partial(refuse_further_numbers, self.name, "moments", moments, before)
+                if weights is not None:
+                    before = pages.numbers_told("models", who, view.n_rows)
+                    yield partial(refuse_further_numbers, self.name, "models", weights, before)
             shown = spent_before(pages, view, self._matching.ids)[1]
         yield partial(self._refuse_exposure, view, shown + likely)
+
+    def _refuse_wide(self, weights: Told) -> None:
+        try:
+            refuse_wide(weights)
+        except ConfigError as error:
+            raise ConfigError(f"party {self.name} {error}") from None
 
     def _refuse_exposure(self, view: PartyView, sums: Any) -> None:
         """By the forecast, and with sums of earlier runs."""

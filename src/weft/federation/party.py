@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -51,6 +52,7 @@ from weft.matching.messages import VIEW, ViewReply, ViewRequest
 from weft.matching.party import MatchingParty
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.consent import Consent
+from weft.privacy.ledger.earlier_numbers import NumberKind
 from weft.privacy.ledger.earlier_samples import attendance
 from weft.privacy.ledger.expected_exposure import forecast
 from weft.privacy.ledger.run_booking import Account, Ledger, count_sums
@@ -71,6 +73,7 @@ from weft.solvers.common_messages import (
     SaveRequest,
 )
 from weft.solvers.party_context import PartyContext
+from weft.solvers.sealed.reader_groups import Told
 from weft.solvers.settings import Settings
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.messages import MEND, MendReply, MendRequest
@@ -469,7 +472,9 @@ class Party:
             min_batch=self._consent.own_terms.min_batch,
             rare_pairs=self._consent.own_terms.allow_rare_pairs,
             tells_counts=self._seat.tells_counts(view),
-            foresee_moments=self._foresee_moments,
+            wide_models=self._terms.allow_exposure or self._consent.alone(view.n_parties),
+            foresee_models=partial(self._foresee_numbers, "models"),
+            foresee_moments=partial(self._foresee_numbers, "moments"),
             openings=self._keyring.opening_pads() if algorithm.shares else None,
         )
         if self._account is not None:
@@ -514,10 +519,10 @@ class Party:
         if self._account is not None:
             self._account.spend_rho(rho, self._consent.sum_budget)
 
-    def _foresee_moments(self, numbers: int) -> None:
-        """Let the ledger object to what second moments tell of a column, before training."""
+    def _foresee_numbers(self, kind: NumberKind, told: Told) -> None:
+        """Let the ledger object to what a model or second moments tell, before training."""
         if self._account is not None:
-            self._account.foresee_moments(numbers)
+            self._account.foresee_numbers(kind, told)
 
     def _likely_sums(self, settings: Settings) -> int:
         """Sums that the run will show of a sample, by what this party knows of the table.
@@ -590,6 +595,8 @@ class Party:
                 f"party {self.name} has shares of the model, which are worth nothing without those "
                 "of everyone; bring all parties back"
             )
+        if self._account is not None:
+            self._account.note_model()
         slice_ = self.data.share_of(half.model_share(message.model))
         if self._settings is not None and self._settings.second_moments:
             if self._account is not None:

@@ -62,6 +62,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     allow_exposure
         Another party may get as many sums about a sample, over all runs, as it lacks columns of it:
         then it knows these columns up to an invertible map. Parties count sums in their ledgers.
+        And a sealed model, its second moments, or those of all runs together may tell more numbers
+        than a fifth of the samples that another party shares: made-up columns are equations then.
     most_explained
         The largest share of the variance of columns that somebody lacks which all sums about a
         sample may explain, as forecast for correlated columns; 1 sets no limit of its own.

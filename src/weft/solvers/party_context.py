@@ -19,6 +19,7 @@ from weft.sums.local_table import LocalTable
 if TYPE_CHECKING:
     # The coordinator's process loads this file, but nothing that opens a pad.
     from weft.crypto.opening_pads import OpeningPads
+    from weft.solvers.sealed.reader_groups import Told
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,10 @@ class PartyContext:
         Whether these let columns of two parties be unusual together in fewer samples.
     tells_counts
         Whether the coordinator may read how many samples there are of some classes.
-    foresee_moments
-        Objects to second moments that tell so many numbers of each column.
+    wide_models
+        Whether a model may tell readers that are parties as many numbers as they share rows.
+    foresee_models, foresee_moments
+        Object to what a model tells of rows, and second moments of each column.
     openings
         Hides from the coordinator what all parties open; None under a cipher that hides nothing.
     """
@@ -81,5 +84,7 @@ class PartyContext:
     min_batch: int = 1
     rare_pairs: bool = True
     tells_counts: bool = True
-    foresee_moments: Callable[[int], None] = lambda numbers: None
+    wide_models: bool = True
+    foresee_models: Callable[[Told], None] = lambda told: None
+    foresee_moments: Callable[[Told], None] = lambda told: None
     openings: OpeningPads | None = None

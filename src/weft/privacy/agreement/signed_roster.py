@@ -334,8 +334,10 @@ _TERMS: dict[str, Callable[[Any], str]] = {
         "samples come and go between two runs in large groups, or not at all",
     ),
     "allow_exposure": _choice(
-        "a party may get as many sums about samples as it lacks columns, and work these out",
-        "no party gets as many sums about samples as it lacks columns of them",
+        "a party may get as many sums about samples as it lacks columns, and work these out; "
+        "sealed models may have many columns for few samples",
+        "no party gets as many sums about samples as it lacks columns of them, and sealed models "
+        "tell a fifth as many numbers as parties share samples, at most",
     ),
     "most_explained": (
         "all sums about a sample explain at most {:.0%} of the variance of columns that somebody "

@@ -46,11 +46,14 @@ class Attendance:
         As in :class:`weft.privacy.ledger.earlier_samples.Memory`.
     contents
         Hashes of their cells and labels.
+    rows
+        Local rows of the view.
     """
 
     ids: Names
     places: NDArray[np.int32]
     contents: Hashes
+    rows: NDArray[np.int64]
 
 
 def attendance(
@@ -79,7 +82,7 @@ def attendance(
         # A sum, for samples that several tiles hold parts of; no tile holds one twice.
         contents[slots[held]] += _contents(tile)[held]
     kept = ~view.left_out
-    return Attendance(ids[kept], places[kept], contents[kept])
+    return Attendance(ids[kept], places[kept], contents[kept], np.flatnonzero(kept))
 
 
 def _contents(tile: Held) -> Hashes:

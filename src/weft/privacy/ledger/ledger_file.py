@@ -26,7 +26,7 @@ from weft.matching.id_normalization import normal_ids
 from weft.matching.tokens import tokens_of
 from weft.privacy.ledger.earlier_companies import CompanyMemory
 from weft.privacy.ledger.earlier_folds import FoldCut, FoldMemory
-from weft.privacy.ledger.earlier_moments import MomentMemory
+from weft.privacy.ledger.earlier_numbers import NUMBER_KINDS, NumberKind, NumberMemory
 from weft.privacy.ledger.earlier_samples import Attendance, Memory
 from weft.storage.atomic_files import StorageError, load_arrays, locked, save_arrays
 
@@ -87,7 +87,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     ledger than there were, never fewer. ``exposed`` counts the samples in feature sums that others
     saw. ``epsilon`` and ``delta`` are those of the noise in its model; zero: it released none.
     ``rho`` is what its feature sums with noise told. ``moments`` names the matrices over all
-    columns that went out with its model, ``numbers`` counts what they told of each column.
+    columns that went out with its model, ``numbers`` counts what they told of each column, and
+    ``weights`` what a sealed model told of a sample, at most.
     ``question`` is what a joint prediction showed others.
     """
 
@@ -104,6 +105,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     rho: float = 0.0
     moments: tuple[str, ...] = ()
     numbers: int = 0
+    weights: int = 0
     question: Question | None = None
 
     @property
@@ -136,8 +138,8 @@ class Pages:
         goes.
     folds
         How folds have cut the samples of the last runs that had any.
-    moments
-        How much second moments have told of each sample.
+    numbers
+        How much sealed models, and second moments, have told of each sample.
     companies
         With whom joint predictions have scored each sample.
     """
@@ -152,7 +154,9 @@ class Pages:
     attended: Memory = field(default_factory=Memory.new)
     versions: Memory = field(default_factory=Memory.new)
     folds: FoldMemory = field(default_factory=FoldMemory.new)
-    moments: MomentMemory = field(default_factory=MomentMemory.new)
+    numbers: dict[NumberKind, NumberMemory] = field(
+        default_factory=lambda: {kind: NumberMemory.new() for kind in NUMBER_KINDS}
+    )
     companies: CompanyMemory = field(default_factory=CompanyMemory.new)
 
     @classmethod
@@ -227,9 +231,15 @@ class Pages:
         """How many samples folds would put into parts of fewer, with those of earlier runs."""
         return self.folds.cut_apart(self.hashes(cut.ids), cut, at_least)
 
-    def moments_told(self, ids: NDArray[np.object_]) -> int:
-        """The most numbers about a column that second moments over one of these samples told."""
-        return self.moments.most(self.hashes(ids))
+    def numbers_told(self, kind: NumberKind, who: Attendance, rows: int) -> Ints:
+        """Per local row of a view that has so many, how many numbers about it went out."""
+        found = np.zeros(rows, np.int64)
+        found[who.rows] = self.numbers[kind].of(self.hashes(who.ids))
+        return found
+
+    def add_numbers(self, kind: NumberKind, who: Attendance, by_row: Ints) -> None:
+        """Take down that so many more go out, by local rows."""
+        self.numbers[kind].add(self.hashes(who.ids), by_row[who.rows])
 
     def _version(self, samples: Hashes, who: Attendance) -> Hashes:
         """Under what samples stand with all that they bring."""
@@ -290,7 +300,8 @@ class Book:
         # Files from before folds were remembered have none.
         cuts = FoldMemory.new() if "folds.runs" not in arrays else None
         folds = cuts or FoldMemory.from_arrays(arrays, "folds")
-        moments = MomentMemory.from_arrays(arrays)
+        numbers = {kind: NumberMemory.from_arrays(arrays, kind) for kind in NUMBER_KINDS}
+        told = {kind: memory for kind, memory in numbers.items() if memory is not None}
         companies = CompanyMemory.from_arrays(arrays)
         counts = [arrays.get(name) for name in _COUNTS]
         whole = (
@@ -312,7 +323,7 @@ class Book:
             runs = msgspec.json.decode(arrays["runs"].tobytes(), type=list[Run])
         except (KeyError, msgspec.MsgspecError):
             whole = False
-        if attended is None or versions is None or folds is None or moments is None:
+        if attended is None or versions is None or folds is None or len(told) < len(numbers):
             whole = False
         whole = whole and companies is not None
         if not whole or sample is None or key is None:
@@ -321,10 +332,9 @@ class Book:
         assert attended is not None
         assert versions is not None
         assert folds is not None
-        assert moments is not None
         assert companies is not None
         counted = (received, shown, foreign, fewest)
-        pages = Pages(key.tobytes(), sample, *counted, runs, attended, versions, folds, moments)
+        pages = Pages(key.tobytes(), sample, *counted, runs, attended, versions, folds, told)
         pages.companies = companies
         return pages
 
@@ -359,7 +369,11 @@ class Book:
                 **pages.attended.to_arrays("attended"),
                 **pages.versions.to_arrays("versions"),
                 **pages.folds.to_arrays("folds"),
-                **pages.moments.to_arrays(),
+                **{
+                    name: array
+                    for kind, memory in pages.numbers.items()
+                    for name, array in memory.to_arrays(kind).items()
+                },
                 **pages.companies.to_arrays(),
             },
             durable=True,

@@ -33,7 +33,7 @@ from weft.guards.model_noise import ModelNoise
 from weft.matching.party_view import PartyView
 from weft.privacy.ledger.earlier_companies import companies_of
 from weft.privacy.ledger.earlier_folds import FoldCut
-from weft.privacy.ledger.earlier_moments import refuse_further_moments
+from weft.privacy.ledger.earlier_numbers import NumberKind, refuse_further_numbers
 from weft.privacy.ledger.earlier_samples import Attendance
 from weft.privacy.ledger.expected_exposure import sums_too_many
 from weft.privacy.ledger.ledger_file import (
@@ -45,6 +45,7 @@ from weft.privacy.ledger.ledger_file import (
     Question,
     Run,
 )
+from weft.solvers.sealed.reader_groups import Told
 from weft.storage.atomic_files import StorageError
 from weft.sums.sum_counter import SumCounter
 
@@ -112,7 +113,8 @@ class Account:
         self._begun = self._noted = False
         self._epsilon = self._delta = self._rho = 0.0
         self._moments: tuple[str, ...] = ()
-        self._numbers = 0
+        self._told: dict[NumberKind, Told] = {}
+        self._model_out = False
         self._question: Question | None = None
 
     def open(
@@ -244,17 +246,26 @@ class Account:
             self._put(pages, self._run(self._booked, None, who))
         return b""
 
-    def foresee_moments(self, numbers: int) -> None:
-        """Refuse matrices that tell so many numbers of each column, with those of earlier runs."""
-        self._numbers = numbers
-        self._once("moments ahead", lambda: self._refuse_moments(self._book.read()))
+    def foresee_numbers(self, kind: NumberKind, told: Told) -> None:
+        """Refuse a model, or matrices, that tell too much with those of earlier runs."""
+        self._told[kind] = told
+        self._once(f"{kind} ahead", lambda: self._refuse_numbers(self._book.read(), kind))
 
-    def _refuse_moments(self, pages: Pages | None) -> bytes:
-        who = self._attendance
+    def _refuse_numbers(self, pages: Pages | None, kind: NumberKind) -> bytes:
+        who, told = self._attendance, self._told[kind]
         if not self._exposes and pages is not None and who is not None:
-            before = pages.moments_told(who.ids)
-            refuse_further_moments(self._book.party, len(who.ids), before, self._numbers)
+            before = pages.numbers_told(kind, who, len(told.by_row))
+            refuse_further_numbers(self._book.party, kind, told, before)
         return b""
+
+    def note_model(self) -> None:
+        """Write down what a sealed model tells, and of whom, before a share of it goes out."""
+        if self._model_out or "models" not in self._told:
+            return
+        self.note_attendance()
+        self._model_out = True
+        self._once("model", lambda: self._write_numbers("models"))
+        self._begun = True
 
     def note_moments(self, names: tuple[str, ...]) -> None:
         """Write down which matrices over all columns go out, and over whom, before they do."""
@@ -262,19 +273,23 @@ class Account:
             return
         self.note_attendance()
         self._moments = names
-        self._once("moments", self._write_moments)
+        self._once("moments", lambda: self._write_numbers("moments"))
         self._begun = True
 
-    def _write_moments(self) -> bytes:
+    def _write_numbers(self, kind: NumberKind) -> bytes:
         who = self._attendance
         with self._book.locked():
             pages = self._open_pages()
             # Others may have come in between.
-            self._refuse_moments(pages)
+            self._refuse_numbers(pages, kind)
             if who is not None:
-                pages.moments.add(pages.hashes(who.ids), self._numbers)
+                pages.add_numbers(kind, who, self._told[kind].by_row)
             self._put(pages, self._run(self._booked, None, who))
         return b""
+
+    def _most_told(self, kind: NumberKind) -> int:
+        told = self._told.get(kind)
+        return 0 if told is None else int(told.by_row.max(initial=0))
 
     def note_question(self, question: Question, asked: Flags, objecting: QuestionObjection) -> None:
         """Write down what a joint prediction shows others, before it does.
@@ -482,7 +497,8 @@ class Account:
             delta=self._delta,
             rho=self._rho,
             moments=self._moments,
-            numbers=self._numbers if self._moments else 0,
+            numbers=self._most_told("moments") if self._moments else 0,
+            weights=self._most_told("models") if self._model_out else 0,
             question=self._question,
         )
 

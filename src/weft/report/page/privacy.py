@@ -50,7 +50,8 @@ _TERMS = {
     "allow_one_column": "a single foreign column may be given away by a sum",
     "allow_crossed_cells": "a party may compute cells that only others hold",
     "allow_small_changes": "a few samples may come or go between two runs",
-    "allow_exposure": "a party may get as many sums about samples as it lacks columns of them",
+    "allow_exposure": "a party may get as many sums about samples as it lacks columns of them, and "
+    "sealed models may have many columns for few samples",
     "allow_networks": "the coordinator may see weights of neural networks",
     "allow_second_moments": "readers of a sealed model may get Hessian and Gram matrix besides",
     "allow_rare_pairs": "these may tell of columns of two parties that few samples have in common",

@@ -54,6 +54,7 @@ from weft.solvers.sealed.messages import (
     VectorReply,
     VectorRequest,
 )
+from weft.solvers.sealed.model_guard import refuse_wide, told_by_model
 from weft.solvers.sealed.party_shares import (
     SharedVector,
     combined,
@@ -150,6 +151,12 @@ class SealedParty(SlopeShares):
 
     def _check_table(self, table: WholeTable, cells: Floats) -> None:
         """Object to what the run will make of the table, before anything is dealt."""
+        context, classes = self._context, self._all_problems.classes
+        labelled = bool(self._view.labelled.any())
+        told = told_by_model(table, self._party, classes, labelled=labelled)
+        if not context.wide_models:
+            refuse_wide(told)
+        context.foresee_models(told)
 
     def _mask_table(self, message: TablesRequest) -> TablesReply:
         block, self._block = self._block, None

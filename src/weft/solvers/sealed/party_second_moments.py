@@ -47,9 +47,9 @@ from weft.solvers.sealed.party_shares import cut_scores, noise
 from weft.solvers.sealed.second_moment_guard import (
     check_moments,
     matrices_of,
-    numbers_told,
     refuse_decided,
     row_groups,
+    told_by_moments,
 )
 from weft.solvers.sealed.second_moment_kernels import combine_cosines, cross_products
 from weft.solvers.sealed.sine_series import SERIES
@@ -104,6 +104,7 @@ class SealedMomentsParty(SealedParty):
     # ── the table ─────────────────────────────────────────────────────────────────────────
 
     def _check_table(self, table: WholeTable, cells: Floats) -> None:
+        super()._check_table(table, cells)
         context = self._context
         if self._matrices:
             check_moments(
@@ -115,7 +116,7 @@ class SealedMomentsParty(SealedParty):
                 least=context.min_batch,
                 rare_pairs=context.rare_pairs,
             )
-            context.foresee_moments(numbers_told(table.n_columns, self._matrices))
+            context.foresee_moments(told_by_moments(table, self._party, self._matrices))
 
     def _all_masked(self) -> Words:
         """E as one table."""

@@ -16,15 +16,20 @@ from weft.array_types import Flags, Floats, Ints
 from weft.errors import ConfigError
 from weft.matching.party_view import PartyView
 from weft.solvers.sealed.column_combinations import stands_for_few
+from weft.solvers.sealed.reader_groups import (
+    ROWS_PER_NUMBER,
+    Told,
+    columns_within,
+    held_by_others,
+    patterns,
+    unions,
+)
 from weft.solvers.sealed.table_positions import WholeTable
 from weft.solvers.settings import Settings
 
-#: Rows by column and matrix: a tenth as many numbers are opened as there are cells, at most.
-ROWS_PER_COLUMN = 5
-#: Fewer matrices count as so many: a Hessian and a Gram matrix.
+#: Fewer matrices count as so many, a Hessian and a Gram matrix: a tenth as many numbers are opened
+#: as there are cells, at most.
 _FEWEST_MATRICES = 2
-#: Sets of rows that groups of readers hold together, of one party's rows.
-_MOST_SETS = 256
 
 _LEAVE_OUT = "or leave second_moments out"
 _FEW_ROWS = (
@@ -67,9 +72,23 @@ def numbers_told(columns: int, matrices: int) -> int:
     return max(matrices, _FEWEST_MATRICES) * columns
 
 
+def told_by_moments(table: WholeTable, party: int, matrices: int) -> Told:
+    """How many numbers matrices tell about each column of a party, over which of its rows."""
+    own = table.places[party]
+    others, held = held_by_others(table, party)
+    everything = np.arange(len(own.rows)), table.n_columns
+    parts = [everything, *_shared(table, party)]
+    groups = [(rows, numbers_told(columns, matrices)) for rows, columns in parts]
+    by_row = np.zeros(len(own.rows), np.int64)
+    for rows, holders in patterns(held, len(own.rows)):
+        theirs = [place.columns for place, holds in zip(others, holders, strict=True) if holds]
+        by_row[rows] = numbers_told(len(_together(own.columns, *theirs)), matrices)
+    return Told(tuple(groups), by_row)
+
+
 def refuse_few_rows(rows: int, columns: int, matrices: int) -> None:
     """Refuse to tell as many numbers as there are cells behind them, nearly."""
-    if rows < ROWS_PER_COLUMN * numbers_told(columns, matrices):
+    if rows < ROWS_PER_NUMBER * numbers_told(columns, matrices):
         raise ConfigError(_FEW_ROWS)
 
 
@@ -211,7 +230,7 @@ def refuse_decided(view: PartyView, table: WholeTable, sums: Sequence[float], le
 
 def _refuse_few_undecided(undecided: float, columns: int, least: int, why: str) -> None:
     # One matrix: two, as for rows, would refuse nearly separable tables of hundreds of samples.
-    if undecided < ROWS_PER_COLUMN * max(columns, least):
+    if undecided < ROWS_PER_NUMBER * max(columns, least):
         raise ConfigError(why)
 
 
@@ -233,32 +252,35 @@ def _regions(table: WholeTable, party: int) -> Iterator[tuple[Ints, int]]:
     """Rows of this party that some entries are about, for others, and columns that they have.
 
     All of them; those that another party, or several together, lack: what is left of an entry when
-    they take off their part; and those that they have with other columns: products with these are
-    equations for the cells of this party, whose factors they know.
+    they take off their part; and those that they share.
     """
     own = table.places[party]
     yield np.arange(len(own.rows)), len(own.columns)
-    others = [place for number, place in enumerate(table.places) if number != party]
-    held = [np.isin(own.rows, other.rows) for other in others]
-    for known in _unions(held):
+    for known in _known(table, party):
         yield np.flatnonzero(~known), len(own.columns)
-        # All who hold none but these rows: no group that holds them all has more columns.
-        columns = [
-            other.columns
-            for other, mine in zip(others, held, strict=True)
-            if mine.any() and not (mine & ~known).any()
-        ]
-        both = len(np.unique(np.concatenate([own.columns, *columns])))
+    yield from _shared(table, party)
+
+
+def _shared(table: WholeTable, party: int) -> Iterator[tuple[Ints, int]]:
+    """Rows that others, one or several, have with other columns, and all columns there.
+
+    Products with these are equations for the cells of this party, whose factors they know.
+    """
+    own = table.places[party]
+    others, held = held_by_others(table, party)
+    for known in _known(table, party):
+        both = len(_together(own.columns, columns_within(others, held, known)))
         if both > len(own.columns):
             yield np.flatnonzero(known), both
 
 
-def _unions(sets: Sequence[Flags]) -> list[Flags]:
-    """What one or several of these sets cover, each once."""
-    found: dict[bytes, Flags] = {}
-    for each in sets:
-        new = [each, *(each | before for before in found.values())]
-        found.update((union.tobytes(), union) for union in new)
-        if len(found) > _MOST_SETS:
-            raise ConfigError(_MANY_GROUPS)
-    return list(found.values())
+def _known(table: WholeTable, party: int) -> list[Flags]:
+    """Rows of this party that groups of others hold."""
+    sets = unions(held_by_others(table, party)[1])
+    if sets is None:
+        raise ConfigError(_MANY_GROUPS)
+    return sets
+
+
+def _together(*columns: Ints) -> Ints:
+    return np.unique(np.concatenate(columns))

@@ -1,0 +1,110 @@
+"""How much sealed models and second moments have told of a party's samples in earlier runs.
+
+A weight of a sealed model, and an entry of a Gram matrix, is an equation about samples whose
+factors a reader knows that brought the column. One run opens few of them; runs with other columns,
+targets or λ add up. So every party counts in its own ledger, sample by sample, how many numbers
+went out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.array_types import Ints
+from weft.errors import ConfigError
+from weft.privacy.ledger.earlier_samples import Hashes
+from weft.solvers.sealed.reader_groups import Told
+
+#: Of weights of models, and of second moments of each column.
+NumberKind = Literal["models", "moments"]
+NUMBER_KINDS: tuple[NumberKind, ...] = ("models", "moments")
+
+_WHAT = {
+    "models": ("a further sealed model", "train on more samples"),
+    "moments": ("further second moments", "bring more samples, leave second_moments out"),
+}
+_ABOUT = {"models": "them", "moments": "each of its columns"}
+
+
+@dataclass
+class NumberMemory:
+    """Numbers that were opened.
+
+    Attributes
+    ----------
+    sample
+        Keyed hashes, ascending.
+    numbers
+        Per sample, over all runs that it was in.
+    """
+
+    sample: Hashes
+    numbers: Ints
+
+    @classmethod
+    def new(cls) -> NumberMemory:
+        """No run yet."""
+        return cls(np.zeros(0, np.uint64), np.zeros(0, np.int64))
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], name: str) -> NumberMemory | None:
+        """The inverse of :meth:`to_arrays`; None: that is no memory."""
+        sample, numbers = arrays.get(f"{name}.sample"), arrays.get(f"{name}.numbers")
+        if sample is None and numbers is None:
+            # Files from before these were counted.
+            return cls.new()
+        if sample is None or numbers is None:
+            return None
+        whole = (
+            sample.dtype == np.uint64
+            and sample.ndim == 1
+            and bool((sample[1:] > sample[:-1]).all())
+            and numbers.dtype == np.int64
+            and numbers.shape == sample.shape
+            and bool((numbers >= 0).all())
+        )
+        return cls(sample, numbers) if whole else None
+
+    def to_arrays(self, name: str) -> dict[str, NDArray[Any]]:
+        """For a file."""
+        return {f"{name}.sample": self.sample, f"{name}.numbers": self.numbers}
+
+    def add(self, samples: Hashes, numbers: Ints) -> None:
+        """Take down that so many more go out over each of these samples."""
+        everybody = np.union1d(self.sample, samples)
+        counts = np.zeros(len(everybody), np.int64)
+        counts[np.searchsorted(everybody, self.sample)] = self.numbers
+        counts[np.searchsorted(everybody, samples)] += numbers
+        self.sample, self.numbers = everybody, counts
+
+    def of(self, samples: Hashes) -> Ints:
+        """How many went out over each of these samples."""
+        found = np.zeros(len(samples), np.int64)
+        known = np.isin(samples, self.sample)
+        found[known] = self.numbers[np.searchsorted(self.sample, samples[known])]
+        return found
+
+
+def refuse_further_numbers(party: str, kind: NumberKind, told: Told, before: Ints) -> None:
+    """Refuse to tell more numbers than a share of the samples that others hold, over all runs.
+
+    ``before`` has per local row what earlier runs told.
+    """
+    found = told.too_many(before)
+    if found is None:
+        return
+    what, remedy = _WHAT[kind]
+    earlier, more, most = found
+    who = f"party {party} refuses {what} over these samples"
+    remedy = f"{remedy}, or agree on allow_exposure = true"
+    raise ConfigError(
+        f"{who}: by its ledger, earlier runs opened {earlier} numbers about {_ABOUT[kind]}, "
+        f"and with {more} more it would be over {most}, a fifth of those that other parties share; "
+        f"{remedy}",
+        told=f"{who}, of which earlier runs opened too many numbers; {remedy}",
+    )

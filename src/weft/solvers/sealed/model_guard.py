@@ -1,0 +1,82 @@
+"""Which sealed models a party has no part in, since they would tell its cells and labels.
+
+At its optimum a model is a sum over samples: λN w = −Σ α x for every column, over the rows that
+have it. Whoever holds a column knows its x, and reads w: that is an equation about the slopes α of
+these rows. As many columns as rows, made-up ones too, tell every slope, and so labels, or scores
+and what others' columns add to them; runs with fewer columns add up.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from weft.errors import ConfigError
+from weft.matching.party_view import PartyView
+from weft.solvers.sealed.reader_groups import (
+    Told,
+    columns_within,
+    held_by_others,
+    patterns,
+    unions,
+)
+from weft.solvers.sealed.table_positions import WholeTable
+
+_WIDE = (
+    "refuses a sealed model with so many columns of others for so few of the samples that they are "
+    "about, which would tell its cells and labels; use fewer columns, bring more samples, or agree "
+    "on allow_exposure = true"
+)
+
+
+def told_by_model(table: WholeTable, party: int, targets: int, *, labelled: bool) -> Told:
+    """How many numbers a model tells groups of others about rows of a party.
+
+    Every target, a class or the response, has slopes of its own. But where there are more targets
+    than columns of this party that a group lacks, several tell of the same column.
+
+    Parameters
+    ----------
+    labelled
+        Whether the party has labels, which may be all that a group lacks.
+    """
+    own = table.places[party]
+    others, held = held_by_others(table, party)
+
+    def numbers(known: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> int:
+        theirs = columns_within(others, held, known)
+        if not known.all():
+            # Sums over columns of its own have rows, too, that nobody else knows.
+            theirs = np.setdiff1d(theirs, own.columns)
+        lacking = len(np.setdiff1d(own.columns, theirs))
+        if not lacking and not labelled:
+            return 0
+        return len(theirs) * math.ceil(targets / min(targets, max(lacking, 1)))
+
+    sets = unions(held)
+    if sets is None:
+        sets = [*held, np.any(held, axis=0)]
+    groups = [(np.flatnonzero(known), numbers(known)) for known in sets if known.any()]
+    by_row = np.zeros(len(own.rows), np.int64)
+    for rows, holders in patterns(held, len(own.rows)):
+        mine = [flags for flags, holds in zip(held, holders.tolist(), strict=True) if holds]
+        if mine:
+            by_row[rows] = numbers(np.any(mine, axis=0))
+    return Told(tuple(groups), by_row)
+
+
+def known_from_view(view: PartyView, targets: int) -> Told:
+    """The least that a model tells, by what a party knows before it knows where all tables lie."""
+    rows = np.arange(view.n_shared_rows)
+    columns = int(view.foreign.max(initial=0))
+    numbers = columns * math.ceil(targets / min(targets, max(view.n_columns, 1)))
+    by_row = np.zeros(view.n_rows, np.int64)
+    by_row[rows] = numbers
+    return Told(((rows, numbers),), by_row)
+
+
+def refuse_wide(told: Told) -> None:
+    """Refuse a model that tells a group nearly as many numbers as it shares rows."""
+    if told.too_many() is not None:
+        raise ConfigError(_WIDE)
