@@ -9,6 +9,7 @@ from sealed_runs import COLUMNS, CUTS, cut, held, optimum, table, train, weights
 from covering import every_pair
 from weft.errors import ConfigError
 from weft.estimators import HybridClassifier
+from weft.report.results_folder import write_results
 
 
 def judged(trained, block, targets, lam, loss):
@@ -51,6 +52,14 @@ def test_a_path_of_lambdas_is_certified_at_every_one():
     assert [stage.lam for stage in trained.result.stages] == [1e-1, 1e-2, 1e-3]
     assert all(stage.certificate.gap <= 1e-3 for stage in trained.result.stages)
     judged(trained, block, [2.0 * labels - 1], 1e-3, "logistic")
+
+
+def test_weights_of_zero_that_are_good_enough_are_a_model_with_a_report(tmp_path):
+    _, trained = train(cut(*table(), CUTS["vertical"]), lam=100.0, gap=0.5)
+    assert not trained.model.coef.any()
+    summary, _ = write_results(tmp_path, trained, trained.settings, name="a run")
+    assert summary["cost"]["round_trips"] > 0
+    assert summary["certificate"]["gap"] <= 0.5
 
 
 def test_six_parties_train_as_two_do():

@@ -161,8 +161,12 @@ class _Run:
         best, idle = math.inf, 0
         while True:
             gap = max(problem.gap for problem in self._problems)
-            self._record(lam)
+            if self._iteration:
+                self._record(lam)
             if settings.gap is not None and gap <= settings.gap:
+                if not self._iteration:
+                    # Weights of zero are a model, too: what it has cost is told.
+                    self._record(lam)
                 self.result.stopped = f"certified gap {gap:.2e} ≤ {settings.gap:g}"
                 return False
             best, idle = (gap, 0) if gap < _BETTER * best else (best, idle + 1)
@@ -265,8 +269,6 @@ class _Run:
         )
 
     def _record(self, lam: float) -> None:
-        if not self._iteration:
-            return
         record = self._clock.record(self._iteration, self._parties, self._certificate(), lam=lam)
         self.result.history.append(record)
         if self._progress is not None:
