@@ -85,6 +85,7 @@ ATTACKS = {
     "68": ("cells from second moments of many runs, by made-up columns", "reader, a party"),
     "69": ("a row from columns of two parties that differ in one sample", "reader of the model"),
     "70": ("cells and labels from weights of sealed models, by made-up columns", "reader, a party"),
+    "71": ("a row from two matrices that weigh samples otherwise", "reader of the model, a party"),
     "32": ("others' contributions to a sum, with one holder's keys", "coordinator and a party"),
 }
 

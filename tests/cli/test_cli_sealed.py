@@ -7,6 +7,7 @@ import json
 import pytest
 
 from weft.cli import main
+from weft.privacy.ledger.run_booking import Ledger
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -106,9 +107,19 @@ def test_second_moments_are_told_before_a_run_and_after_it(told, tmp_path):
     audit = told("audit", str(folder), config=AGREED)
     assert "Readers of the model also got second moments (gram and hessian), sealed" in audit
     assert "READABLE" not in audit
-    # Two matrices of 31 columns: twice as many are more than a fifth of 569 samples.
     careful = AGREED.replace("allow_exposure = true\n", "")
     said = told("check", "config.toml", mode="sealed", config=careful, code=2)
+    assert "refuses a Hessian beside another matrix of the same samples" in said
+    gram = careful.replace('"hessian", "gram"', '"gram"')
+    said = told("check", "config.toml", mode="sealed", config=gram, code=2)
+    assert "an earlier run opened some, one of the two a Hessian" in said
+    # Two matrices of 31 columns: twice as many are more than a fifth of 569 samples.
+    ledger = Ledger(tmp_path / "ledger")
+    for name in ("p1", "p2", "p3"):
+        pages = ledger.book(name).read()
+        pages.numbers["hessians"].numbers[:] = 0
+        ledger.book(name).write(pages)
+    said = told("check", "config.toml", mode="sealed", config=gram, code=2)
     assert "earlier runs opened 62 numbers about each of its columns, and with 62 more" in said
 
 

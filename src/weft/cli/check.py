@@ -265,12 +265,13 @@ def _refused_moments(
                 hessian=weighs,
                 least=own.min_batch,
                 rare_pairs=own.allow_rare_pairs,
+                several=consents[name].terms.allow_exposure,
             )
         except ConfigError as error:
             found.append((name, f"party {name} {error}"))
             continue
         told = told_by_moments(table, party.view.party, matrices)
-        found += _refused_numbers(party, consents[name], ledger, "moments", told)
+        found += _refused_numbers(party, consents[name], ledger, "moments", told, hessian=weighs)
     return found
 
 
@@ -303,11 +304,20 @@ def _refused_models(
 
 
 def _refused_numbers(
-    party: Party, consent: Consent, ledger: Ledger, kind: NumberKind, told: Told
+    party: Party,
+    consent: Consent,
+    ledger: Ledger,
+    kind: NumberKind,
+    told: Told,
+    *,
+    hessian: bool = False,
 ) -> list[tuple[str, str]]:
     """Whether its ledger objects to so many numbers, after those of earlier runs."""
     from weft.errors import ConfigError
-    from weft.privacy.ledger.earlier_numbers import refuse_further_numbers
+    from weft.privacy.ledger.earlier_numbers import (
+        refuse_further_numbers,
+        refuse_second_weighting,
+    )
     from weft.privacy.ledger.earlier_samples import attendance
 
     pages = ledger.book(party.name).read()
@@ -316,6 +326,9 @@ def _refused_numbers(
         return []
     try:
         before = pages.numbers_told(kind, who, len(told.by_row))
+        if kind == "moments":
+            weighed = pages.numbers_told("hessians", who, len(told.by_row))
+            refuse_second_weighting(party.name, before, weighed, hessian=hessian)
         refuse_further_numbers(party.name, kind, told, before)
     except ConfigError as error:
         return [(party.name, str(error))]

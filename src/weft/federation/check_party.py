@@ -20,7 +20,7 @@ from weft.federation.check_messages import (
 from weft.federation.party import Party
 from weft.matching.messages import ViewRequest
 from weft.matching.party_view import PartyView
-from weft.privacy.ledger.earlier_numbers import refuse_further_numbers
+from weft.privacy.ledger.earlier_numbers import refuse_further_numbers, refuse_second_weighting
 from weft.privacy.ledger.earlier_samples import attendance
 from weft.privacy.ledger.expected_exposure import forecast, sums_too_many
 from weft.privacy.ledger.run_booking import Ledger, spent_before
@@ -125,6 +125,11 @@ class CheckParty(Party):
                     rows = np.arange(view.n_rows)
                     moments = Told(((rows, more),), np.full(view.n_rows, more))
                     before = pages.numbers_told("moments", who, view.n_rows)
+                    weighed = pages.numbers_told("hessians", who, view.n_rows)
+                    weighs = "hessian" in settings.second_moments and settings.loss != "squared"
+                    yield partial(
+                        refuse_second_weighting, self.name, before, weighed, hessian=weighs
+                    )
                     yield partial(refuse_further_numbers, self.name, "moments", moments, before)
                 if weights is not None:
                     before = pages.numbers_told("models", who, view.n_rows)

@@ -519,10 +519,10 @@ class Party:
         if self._account is not None:
             self._account.spend_rho(rho, self._consent.sum_budget)
 
-    def _foresee_numbers(self, kind: NumberKind, told: Told) -> None:
+    def _foresee_numbers(self, kind: NumberKind, told: Told, hessian: bool = False) -> None:
         """Let the ledger object to what a model or second moments tell, before training."""
         if self._account is not None:
-            self._account.foresee_numbers(kind, told)
+            self._account.foresee_numbers(kind, told, hessian=hessian)
 
     def _likely_sums(self, settings: Settings) -> int:
         """Sums that the run will show of a sample, by what this party knows of the table.

@@ -61,9 +61,10 @@ class PartyContext:
     tells_counts
         Whether the coordinator may read how many samples there are of some classes.
     wide_models
-        Whether a model may tell readers that are parties as many numbers as they share rows.
+        Whether a model may tell readers that are parties as many numbers as they share rows, and
+        second moments may weigh rows in several ways.
     foresee_models, foresee_moments
-        Object to what a model tells of rows, and second moments of each column.
+        Object to what a model tells of rows, and second moments of each column, a Hessian or none.
     openings
         Hides from the coordinator what all parties open; None under a cipher that hides nothing.
     """
@@ -86,5 +87,5 @@ class PartyContext:
     tells_counts: bool = True
     wide_models: bool = True
     foresee_models: Callable[[Told], None] = lambda told: None
-    foresee_moments: Callable[[Told], None] = lambda told: None
+    foresee_moments: Callable[[Told, bool], None] = lambda told, hessian: None
     openings: OpeningPads | None = None

@@ -20,9 +20,9 @@ from weft.errors import ConfigError
 from weft.privacy.ledger.earlier_samples import Hashes
 from weft.solvers.sealed.reader_groups import Told
 
-#: Of weights of models, and of second moments of each column.
-NumberKind = Literal["models", "moments"]
-NUMBER_KINDS: tuple[NumberKind, ...] = ("models", "moments")
+#: Of weights of models, and of second moments of each column; and how many Hessians there were.
+NumberKind = Literal["models", "moments", "hessians"]
+NUMBER_KINDS: tuple[NumberKind, ...] = ("models", "moments", "hessians")
 
 _WHAT = {
     "models": ("a further sealed model", "train on more samples"),
@@ -88,6 +88,26 @@ class NumberMemory:
         known = np.isin(samples, self.sample)
         found[known] = self.numbers[np.searchsorted(self.sample, samples[known])]
         return found
+
+
+def refuse_second_weighting(party: str, moments: Ints, hessians: Ints, *, hessian: bool) -> None:
+    """Refuse a Hessian beside another matrix of the same samples, which weighs them otherwise.
+
+    Made-up columns choose the weights: two matrices differ in one sample's row then.
+
+    Parameters
+    ----------
+    moments, hessians
+        Numbers of matrices that went out before, and how many Hessians, over each sample.
+    hessian
+        Whether one is to go out now.
+    """
+    if hessians.any() or (hessian and moments.any()):
+        raise ConfigError(
+            f"party {party} refuses second moments over samples of which an earlier run opened "
+            "some, one of the two a Hessian: their difference can be the row of one sample; leave "
+            "second_moments out, or agree on allow_exposure = true"
+        )
 
 
 def refuse_further_numbers(party: str, kind: NumberKind, told: Told, before: Ints) -> None:

@@ -33,7 +33,11 @@ from weft.guards.model_noise import ModelNoise
 from weft.matching.party_view import PartyView
 from weft.privacy.ledger.earlier_companies import companies_of
 from weft.privacy.ledger.earlier_folds import FoldCut
-from weft.privacy.ledger.earlier_numbers import NumberKind, refuse_further_numbers
+from weft.privacy.ledger.earlier_numbers import (
+    NumberKind,
+    refuse_further_numbers,
+    refuse_second_weighting,
+)
 from weft.privacy.ledger.earlier_samples import Attendance
 from weft.privacy.ledger.expected_exposure import sums_too_many
 from weft.privacy.ledger.ledger_file import (
@@ -114,7 +118,7 @@ class Account:
         self._epsilon = self._delta = self._rho = 0.0
         self._moments: tuple[str, ...] = ()
         self._told: dict[NumberKind, Told] = {}
-        self._model_out = False
+        self._model_out = self._hessian = False
         self._question: Question | None = None
 
     def open(
@@ -246,15 +250,19 @@ class Account:
             self._put(pages, self._run(self._booked, None, who))
         return b""
 
-    def foresee_numbers(self, kind: NumberKind, told: Told) -> None:
+    def foresee_numbers(self, kind: NumberKind, told: Told, *, hessian: bool = False) -> None:
         """Refuse a model, or matrices, that tell too much with those of earlier runs."""
         self._told[kind] = told
+        self._hessian = self._hessian or hessian
         self._once(f"{kind} ahead", lambda: self._refuse_numbers(self._book.read(), kind))
 
     def _refuse_numbers(self, pages: Pages | None, kind: NumberKind) -> bytes:
         who, told = self._attendance, self._told[kind]
         if not self._exposes and pages is not None and who is not None:
             before = pages.numbers_told(kind, who, len(told.by_row))
+            if kind == "moments":
+                weighed = pages.numbers_told("hessians", who, len(told.by_row))
+                refuse_second_weighting(self._book.party, before, weighed, hessian=self._hessian)
             refuse_further_numbers(self._book.party, kind, told, before)
         return b""
 
@@ -284,6 +292,8 @@ class Account:
             self._refuse_numbers(pages, kind)
             if who is not None:
                 pages.add_numbers(kind, who, self._told[kind].by_row)
+                if kind == "moments" and self._hessian:
+                    pages.add_numbers("hessians", who, np.ones_like(self._told[kind].by_row))
             self._put(pages, self._run(self._booked, None, who))
         return b""
 

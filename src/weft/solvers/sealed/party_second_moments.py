@@ -107,16 +107,18 @@ class SealedMomentsParty(SealedParty):
         super()._check_table(table, cells)
         context = self._context
         if self._matrices:
+            weighs = "hessian" in self._asked_for and not self._squared
             check_moments(
                 context.view,
                 table,
                 cells,
                 matrices=self._matrices,
-                hessian="hessian" in self._asked_for and not self._squared,
+                hessian=weighs,
                 least=context.min_batch,
                 rare_pairs=context.rare_pairs,
+                several=context.wide_models,
             )
-            context.foresee_moments(told_by_moments(table, self._party, self._matrices))
+            context.foresee_moments(told_by_moments(table, self._party, self._matrices), weighs)
 
     def _all_masked(self) -> Words:
         """E as one table."""

@@ -60,6 +60,11 @@ _FEW_FOR_HESSIAN = (
     "refuses the Hessian of so few samples, which would tell their rows even if all of them were "
     f"undecided; bring more samples, ask for the Gram matrix alone, {_LEAVE_OUT}"
 )
+_SEVERAL = (
+    "refuses a Hessian beside another matrix of the same samples, since columns that are made up "
+    "for it let the two differ in the row of one sample; ask for one matrix, of two classes, or "
+    f"agree on allow_exposure = true, {_LEAVE_OUT}"
+)
 _DECIDED = (
     "refuses the Hessian at this model, which would tell the rows of the few samples that are "
     "undecided there; take a larger lam, ask for the Gram matrix alone, "
@@ -150,6 +155,7 @@ def check_moments(
     hessian: bool,
     least: int,
     rare_pairs: bool,
+    several: bool,
 ) -> None:
     """Refuse a run whose second moments would tell single rows of this party.
 
@@ -167,7 +173,11 @@ def check_moments(
         Of how many rows each must tell; one: any number.
     rare_pairs
         Whether columns of two parties may be unusual together in fewer rows.
+    several
+        Whether matrices may weigh the same rows in several ways.
     """
+    if hessian and matrices > 1 and not several:
+        raise ConfigError(_SEVERAL)
     refuse_few_rows(table.n_rows - _left_out(view, table), table.n_columns, matrices)
     if least <= 1:
         return
