@@ -124,6 +124,8 @@ class Simulation:
             unit=self.unit,
             label=self.label,
             smallest_lam=settings.smallest_lam,
+            offset=0.0,
+            weight=1.0,
         )
         self.channel.ask(START, dict.fromkeys(self.parties, self.start)).insist("starting")
 

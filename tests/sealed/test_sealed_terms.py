@@ -26,6 +26,8 @@ ALLOWED = Terms(allow_pairs=True, allow_exposure=True)
 #: Two parties, of which the second has six samples by itself.
 FEW = {"a": [(slice(0, 84), ALL)], "b": [(slice(60, None), ALL)]}
 
+NO_WEIGHTS = {"offset": 0.0, "weight": 1.0}
+
 
 def federation(how, terms=None, record=False, classes=2, **preprocessing):
     block, labels = table(classes=classes)
@@ -80,7 +82,9 @@ def announced_falsely(how, asked, terms=None):
 def test_a_coordinator_that_announces_shares_and_means_sums_is_refused():
     asked = msgspec.structs.replace(SEALED, solver="lbfgs")
     channel = announced_falsely(CUTS["vertical"], asked)
-    told = StartRequest(settings=asked.to_json(), unit=1.0, label=1.0, smallest_lam=1e-2)
+    told = StartRequest(
+        settings=asked.to_json(), unit=1.0, label=1.0, smallest_lam=1e-2, **NO_WEIGHTS
+    )
     with pytest.raises(WeftError, match="allow_"):
         channel.ask(START, dict.fromkeys(channel.parties, told)).insist("starting")
     channel = announced_falsely(CUTS["horizontal"], asked)
@@ -96,7 +100,9 @@ def test_what_is_rare_must_be_left_out_before_totals_of_columns_are_told():
     told = ExtremesRequest(round=1, digit=0, of="absolute")
     with pytest.raises(WeftError, match="too rare"):
         channel.ask(EXTREMES, dict.fromkeys(channel.parties, told)).insist("scaling")
-    start = StartRequest(settings=SEALED.to_json(), unit=1.0, label=1.0, smallest_lam=1e-2)
+    start = StartRequest(
+        settings=SEALED.to_json(), unit=1.0, label=1.0, smallest_lam=1e-2, **NO_WEIGHTS
+    )
     with pytest.raises(WeftError, match="too rare"):
         channel.ask(START, dict.fromkeys(channel.parties, start)).insist("starting")
 
@@ -110,7 +116,9 @@ def test_a_coordinator_that_hides_that_a_model_tells_of_all_groups_is_refused(mo
     announced = announce_for(channel, asked.preprocessing, SEALED, run, shares=False)
     in_sums = msgspec.structs.replace(SEALED, solver="lbfgs")
     match(channel, asked.preprocessing, in_sums, announced, run, asked._adder)
-    start = StartRequest(settings=SEALED.to_json(), unit=1.0, label=1.0, smallest_lam=1e-2)
+    start = StartRequest(
+        settings=SEALED.to_json(), unit=1.0, label=1.0, smallest_lam=1e-2, **NO_WEIGHTS
+    )
     with pytest.raises(WeftError, match="was not announced"):
         channel.ask(START, dict.fromkeys(channel.parties, start)).insist("starting")
 

@@ -72,7 +72,12 @@ def test_a_lost_answer_to_a_freeze_never_mixes_two_alphas(times):
     channel = LosesOneAnswer(handlers, "certify.freeze", a, times)
     unit, label = units_above(channel, adder, SIZE, 2).tolist()
     start = StartRequest(
-        settings=settings.to_json(), unit=unit, label=label, smallest_lam=settings.lam
+        settings=settings.to_json(),
+        unit=unit,
+        label=label,
+        smallest_lam=settings.lam,
+        offset=0.0,
+        weight=1.0,
     )
     channel.ask(START, dict.fromkeys(handlers, start)).insist("start")
     coordinator = algorithm_of("hyfdca").coordinator()

@@ -145,8 +145,8 @@ class StartRequest(Message):
     unit: Annotated[float, numbers("common unit, a power of two")]
     label: Annotated[float, numbers("common unit, a power of two")]
     smallest_lam: Annotated[float, numbers("the smallest λ of the run")]
-    offset: Annotated[float, numbers("power of two above every |offset|")] = 0.0
-    weight: Annotated[float, numbers("power of two above every weight")] = 1.0
+    offset: Annotated[float, numbers("power of two above every |offset|")]
+    weight: Annotated[float, numbers("power of two above every weight")]
 
 
 START = Phase("start", StartRequest, Nothing)
