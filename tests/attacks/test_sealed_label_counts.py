@@ -14,6 +14,8 @@ from weft.errors import WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.sealed_run_terms import SealedSeat
 from weft.guards import Terms
+from weft.privacy.agreement.consent import Consent
+from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.sealed import fold_rows
 from weft.solvers.settings import Settings
 
@@ -70,7 +72,7 @@ def test_folds_tell_no_sizes_either(few, monkeypatch):
     monkeypatch.setattr(fold_rows.FoldSizes, "of", classmethod(spy))
     asked = msgspec.structs.replace(SEALED, folds=6 if few else 2)
     if few:
-        with pytest.raises(WeftError, match="samples of a class at once"):
+        with pytest.raises(WeftError, match="refuses these folds, being the only one with labels"):
             train(10, asked)
         assert not told
         return
@@ -81,3 +83,52 @@ def test_folds_tell_no_sizes_either(few, monkeypatch):
     monkeypatch.setattr(SealedSeat, "tells_counts", lambda self, view: True)
     train(18, asked)
     assert sum(told.pop()[:2]) == ROWS - sum(SIZES)
+
+
+def answer(least, folds, ledger=None, rare=23):
+    """What a, alone with labels, says to b, whose own terms say so: empty, if it takes part."""
+    rows = 420
+    rng = np.random.default_rng(4)
+    block, ids = rng.normal(size=(rows, 4)), [f"i{n}" for n in range(rows)]
+    labels = np.arange(rows) % 2
+    labels[:rare] = 2
+    tiles = {
+        "a": [Tile.make(ids, ["x", "y"], block[:, :2], labels)],
+        "b": [Tile.make(ids, ["u", "v"], block[:, 2:], None)],
+    }
+    consents = {"a": Consent("a", Terms()), "b": Consent("b", Terms(min_batch=least))}
+    how = Preprocessing(intercept=False, scaling="none")
+    asked = msgspec.structs.replace(SEALED, folds=folds)
+    try:
+        Federation(tiles, how, consents=consents, ledger=ledger).train(asked)
+    except WeftError as error:
+        return str(error)
+    return ""
+
+
+def test_a_party_that_varies_min_batch_bisects_no_size_of_a_class(monkeypatch, record):
+    """Three folds are refused while a class of 23 is there, and are not once it is left out."""
+    said = {answer(least, 3).replace(f"= {least}:", "= n:") for least in (20, 22, 24, 40)}
+    assert len(said) == 1
+    assert said.pop().startswith("party a refuses min_batch = n: it alone has labels")
+    record("67", "guarded", "refused alike")
+    monkeypatch.setattr(SealedSeat, "_insist_on_own_min_batch", lambda self, view: None)
+    low, high = 10, 40
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if answer(middle, 3) else (low, middle)
+    assert low == 23
+    record("67", "unguarded", f"a class of {low}, by folds that are refused or not")
+
+
+def test_one_number_of_folds_is_judged_and_none_after_a_refusal(tmp_path):
+    """By its ledger: several would be bounds for sizes of classes."""
+    one, other = Ledger(tmp_path / "one"), Ledger(tmp_path / "other")
+    assert not answer(10, 2, one, rare=60)
+    assert not answer(10, 2, one, rare=60)
+    said = answer(10, 3, one, rare=60)
+    assert said.startswith("party a: refuses these folds, being the only one with labels")
+    # Two would do; but three were refused, in the same words, by the size of a class.
+    assert answer(10, 3, other) == said
+    assert answer(10, 2, other) == said
+    assert not answer(10, 0, other)

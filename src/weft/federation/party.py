@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -475,6 +475,7 @@ class Party:
             wide_models=self._terms.allow_exposure or self._consent.alone(view.n_parties),
             foresee_models=partial(self._foresee_numbers, "models"),
             foresee_moments=partial(self._foresee_numbers, "moments"),
+            judge_folds=self._judge_folds,
             openings=self._keyring.opening_pads() if algorithm.shares else None,
         )
         if self._account is not None:
@@ -523,6 +524,13 @@ class Party:
         """Let the ledger object to what a model or second moments tell, before training."""
         if self._account is not None:
             self._account.foresee_numbers(kind, told, hessian=hessian)
+
+    def _judge_folds(self, folds: int, judge: Callable[[], None]) -> None:
+        """Judge folds of classes that are this party's alone; the ledger remembers how it ended."""
+        if self._account is None:
+            judge()
+        else:
+            self._account.judge_folds(folds, judge)
 
     def _likely_sums(self, settings: Settings) -> int:
         """Sums that the run will show of a sample, by what this party knows of the table.

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.crypto.party_run_keys import Keyring
-from weft.errors import ProtocolError
+from weft.errors import ConfigError, ProtocolError
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.consent import Consent
 from weft.protocol import Phase
@@ -48,6 +48,21 @@ class SealedSeat:
         if self.announced and view.min_batch > 1 and not view.exposed.all():
             raise malformed("exposed", "is not every group, though a model tells of all of them")
         self._consent.check_seat(view, sealed=self.announced)
+        if not self.tells_counts(view) and view.labelled.any():
+            self._insist_on_own_min_batch(view)
+
+    def _insist_on_own_min_batch(self, view: PartyView) -> None:
+        """Judge one's classes by one's own terms alone, before a label is looked at.
+
+        Whoever could ask for several would learn from what is refused how large they are.
+        """
+        own, name = self._consent.own_terms.min_batch, self._consent.name
+        if view.min_batch != own:
+            raise ConfigError(
+                f"party {name} refuses min_batch = {view.min_batch}: it alone has labels, and "
+                f"judges its classes by min_batch = {own} of its own terms; agree on that for all "
+                "parties, or on allow_lone_labels = true"
+            )
 
     def tells_counts(self, view: PartyView) -> bool:
         """Whether the coordinator may read how many samples there are of some classes.

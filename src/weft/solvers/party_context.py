@@ -65,6 +65,8 @@ class PartyContext:
         second moments may weigh rows in several ways.
     foresee_models, foresee_moments
         Object to what a model tells of rows, and second moments of each column, a Hessian or none.
+    judge_folds
+        Lets a lone label holder judge so many folds of its classes, if none were refused before.
     openings
         Hides from the coordinator what all parties open; None under a cipher that hides nothing.
     """
@@ -88,4 +90,5 @@ class PartyContext:
     wide_models: bool = True
     foresee_models: Callable[[Told], None] = lambda told: None
     foresee_moments: Callable[[Told, bool], None] = lambda told, hessian: None
+    judge_folds: Callable[[int, Callable[[], None]], None] = lambda folds, judge: judge()
     openings: OpeningPads | None = None

@@ -20,9 +20,12 @@ from weft.errors import ConfigError
 from weft.privacy.ledger.earlier_samples import Hashes
 from weft.solvers.sealed.reader_groups import Told
 
-#: Of weights of models, and of second moments of each column; and how many Hessians there were.
-NumberKind = Literal["models", "moments", "hessians"]
-NUMBER_KINDS: tuple[NumberKind, ...] = ("models", "moments", "hessians")
+#: Of weights of models, and of second moments of each column; how many Hessians there were; and how
+#: many folds a lone label holder has judged its classes in.
+NumberKind = Literal["models", "moments", "hessians", "judged_folds"]
+NUMBER_KINDS: tuple[NumberKind, ...] = ("models", "moments", "hessians", "judged_folds")
+#: In the place of a number of folds, once some were refused: more than any run has.
+FOLDS_REFUSED = 1_000_000
 
 _WHAT = {
     "models": ("a further sealed model", "train on more samples"),

@@ -34,6 +34,7 @@ from weft.matching.party_view import PartyView
 from weft.privacy.ledger.earlier_companies import companies_of
 from weft.privacy.ledger.earlier_folds import FoldCut
 from weft.privacy.ledger.earlier_numbers import (
+    FOLDS_REFUSED,
     NumberKind,
     refuse_further_numbers,
     refuse_second_weighting,
@@ -49,6 +50,7 @@ from weft.privacy.ledger.ledger_file import (
     Question,
     Run,
 )
+from weft.solvers.sealed.fold_rows import FOLDS_UNSAID
 from weft.solvers.sealed.reader_groups import Told
 from weft.storage.atomic_files import StorageError
 from weft.sums.sum_counter import SumCounter
@@ -296,6 +298,36 @@ class Account:
                     pages.add_numbers("hessians", who, np.ones_like(self._told[kind].by_row))
             self._put(pages, self._run(self._booked, None, who))
         return b""
+
+    def judge_folds(self, folds: int, judge: Callable[[], None]) -> None:
+        """Let folds be judged by classes of this party's alone, in one number of folds only.
+
+        Answers to several numbers are sizes of classes, between bounds; so are answers for classes
+        that are joined otherwise. So none is given after one that was no.
+        """
+
+        def attempt() -> bytes:
+            who = self._attendance
+            assert who is not None
+            refusal, rows = None, int(who.rows.max(initial=-1)) + 1
+            with self._book.locked():
+                pages = self._open_pages()
+                before = pages.numbers_told("judged_folds", who, rows)
+                if (before[before > 0] != folds).any():
+                    raise ConfigError(FOLDS_UNSAID)
+                try:
+                    judge()
+                except ConfigError as error:
+                    refusal = error
+                number = folds if refusal is None else FOLDS_REFUSED
+                pages.add_numbers("judged_folds", who, number - before)
+                self._put(pages, self._run(self._booked, None, who))
+            if refusal is not None:
+                raise refusal
+            return b""
+
+        self._once("judged folds", attempt)
+        self._begun = True
 
     def _most_told(self, kind: NumberKind) -> int:
         told = self._told.get(kind)

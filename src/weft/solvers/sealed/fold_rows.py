@@ -66,6 +66,14 @@ def refuse_small_classes(sizes: Floats | Ints, folds: int, least: int) -> None:
         )
 
 
+#: The same whatever it is that a lone label holder objects to.
+FOLDS_UNSAID = (
+    "refuses these folds, being the only one with labels: they would leave out too few samples of "
+    "a class at once, or others were judged before over these samples; train without folds, or "
+    "agree on allow_lone_labels = true"
+)
+
+
 def told_of_folds(problems: Problems, *, squared: bool) -> int:
     """How many numbers a party tells of folds, see `FoldRows.totals`."""
     return problems.folds * (2 if squared else 1 + _kinds(problems))
@@ -111,18 +119,23 @@ class FoldRows:
             told += np.minimum(self._of_classes(of, labels), least).tolist()
         return [float(value) for value in told]
 
-    def judged(self, counted: Ints, labels: Floats, own: int, least: int) -> list[float]:
-        """The same as totals of classes that tell nothing: refused here if ``own`` are not there.
+    def refuse_unsaid(self, counted: Ints, labels: Floats, own: int) -> None:
+        """Refuse folds of fewer than ``own`` samples, or of a class, without saying of which.
 
         ``counted`` are rows with a label, all of which are this party's.
         """
         folds = self.problems.folds
-        if not folds:
-            return []
         of = self.fold[counted]
-        refuse_small(np.bincount(of, minlength=folds).tolist(), own)
-        refuse_small_classes(self._of_classes(of, labels), folds, own)
-        rows = np.bincount(self.fold, minlength=folds).tolist()
+        try:
+            refuse_small(np.bincount(of, minlength=folds).tolist(), own)
+            refuse_small_classes(self._of_classes(of, labels), folds, own)
+        except ConfigError:
+            raise ConfigError(FOLDS_UNSAID) from None
+
+    def untold(self, least: int) -> list[float]:
+        """In the place of totals, where a lone label holder has judged its classes by itself."""
+        folds = self.problems.folds
+        rows = rows_of_folds(len(self.fold), folds).tolist()
         return [float(value) for value in rows + [least] * folds * _kinds(self.problems)]
 
     def _of_classes(self, of: Ints, labels: Floats) -> Ints:

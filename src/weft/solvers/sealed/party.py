@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -145,7 +146,11 @@ class SealedParty(SlopeShares):
         if self._squared or self._context.tells_counts or not view.labelled.any():
             bounds += folds.totals(counted, labels, view.min_batch, squared=self._squared)
         else:
-            bounds += folds.judged(counted, labels, self._context.min_batch, view.min_batch)
+            if layout.folds:
+                own = self._context.min_batch
+                judge = partial(folds.refuse_unsaid, counted, labels, own)
+                self._context.judge_folds(layout.folds, judge)
+            bounds += folds.untold(view.min_batch)
         told = pack_scalars(self._cipher, "bounds", *bounds)
         return BeginReply(seed=self._seed, bounds=told)
 
