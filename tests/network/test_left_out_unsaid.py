@@ -24,7 +24,14 @@ from weft.solvers.settings import Settings
 PARTIES, ROWS = ("north", "south", "west"), 40
 #: Of north; the largest stands alone.
 INCOME = np.append(np.arange(39.0), 900.0)
-POLICY = 'min_batch = 10\nkinds = ["linear"]\ntell_columns = false\nallow_small_changes = true\n'
+POLICY = """
+min_batch = 10
+kinds = ["linear"]
+tell_columns = false
+# For ledgers not to refuse the second run in any case.
+allow_small_changes = true
+allow_exposure = true
+"""
 
 
 @pytest.fixture

@@ -318,10 +318,9 @@ def _refused_numbers(
         refuse_further_numbers,
         refuse_second_weighting,
     )
-    from weft.privacy.ledger.earlier_samples import attendance
 
     pages = ledger.book(party.name).read()
-    who = attendance(party.view, party.tiles, everyone=True)
+    who = party.attendance(party.view, everyone=True)
     if pages is None or who is None or consent.terms.allow_exposure:
         return []
     try:
@@ -341,13 +340,11 @@ def _changes(
     """Party to what its ledger says of a run over these samples after the earlier ones."""
     from functools import partial
 
-    from weft.privacy.ledger.earlier_samples import attendance
-
     found: dict[str, Callable[[int], Change | None]] = {}
     for name, party in federation.parties.items():
         pages = ledger.book(name).read()
         if pages is not None:
-            who = attendance(party.view, party.tiles, everyone=everyone)
+            who = party.attendance(party.view, everyone=everyone)
             if who is not None:
                 found[name] = partial(pages.change, who)
     return found

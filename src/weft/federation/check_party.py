@@ -21,7 +21,6 @@ from weft.federation.party import Party
 from weft.matching.messages import ViewRequest
 from weft.matching.party_view import PartyView
 from weft.privacy.ledger.earlier_numbers import refuse_further_numbers, refuse_second_weighting
-from weft.privacy.ledger.earlier_samples import attendance
 from weft.privacy.ledger.expected_exposure import forecast, sums_too_many
 from weft.privacy.ledger.run_booking import Ledger, spent_before
 from weft.protocol import Nothing, answer, answers
@@ -115,7 +114,7 @@ class CheckParty(Party):
         shown = np.zeros(len(view.shared_rows) - 1, np.int64)
         if pages is not None:
             shares = algorithm_of(settings.solver).shares
-            who = attendance(view, self.data.tiles, everyone=shares)
+            who = self.attendance(view, everyone=shares)
             if who is not None:
                 yield partial(consent.check_change, partial(pages.change, who))
                 if settings.second_moments and not self._terms.allow_exposure:

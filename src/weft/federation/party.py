@@ -16,6 +16,8 @@ from weft.array_types import Floats
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.crypto.party_run_keys import Keyring, Keys
 from weft.crypto.replay_log import Memory, RandomnessLog
+from weft.data.columns.column_agreement import rules_of
+from weft.data.columns.column_rules import PLAIN
 from weft.data.columns.column_transformation import FileReading, Transformation
 from weft.data.sample_columns import label_companions, taken_off
 from weft.data.tile import MissingPolicy, Tile
@@ -53,7 +55,7 @@ from weft.matching.party import MatchingParty
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.consent import Consent
 from weft.privacy.ledger.earlier_numbers import NumberKind
-from weft.privacy.ledger.earlier_samples import attendance
+from weft.privacy.ledger.earlier_samples import Attendance, attendance
 from weft.privacy.ledger.expected_exposure import forecast
 from weft.privacy.ledger.run_booking import Account, Ledger, count_sums
 from weft.privacy.ledger.run_exposure import exposure_of
@@ -163,6 +165,8 @@ class Party:
     ) -> None:
         if not tiles:
             raise DataError(f"party {name} holds no tile; give it at least one file")
+        #: As its files have them, before a study says what becomes of columns.
+        self._found, self._beside = tuple(tiles), sample_columns
         if sample_columns is not None:
             tiles = [
                 taken_off(tile, name, **msgspec.structs.asdict(sample_columns)) for tile in tiles
@@ -385,9 +389,19 @@ class Party:
     def _attend(self, view: PartyView) -> None:
         """Let the ledger object to who takes part."""
         if self._account is not None:
-            # As they were before scaling, with columns that are left out since.
-            who = attendance(view, self.tiles, everyone=self._seat.announced)
+            who = self.attendance(view, everyone=self._seat.announced)
             self._account.attend(who, self._consent.check_change)
+
+    def attendance(self, view: PartyView, *, everyone: bool) -> Attendance | None:
+        """Who takes part under a view, as its ledger is told; ``everyone``: on shares."""
+        rules = dict.fromkeys(rules_of(self._found), b"")
+        if self._beside is not None:
+            places = msgspec.structs.asdict(self._beside)
+            rules |= {name: place.encode() for place, name in places.items() if name in rules}
+        for column in self.transformation.columns:
+            if column.rule != PLAIN:
+                rules[column.name] = msgspec.json.encode(column, order="sorted")
+        return attendance(view, self._found, rules, everyone=everyone)
 
     def _leave_out(self, message: LeaveRequest) -> LeaveReply:
         """Leave out what is too rare, before any sum is made of it."""

@@ -32,17 +32,23 @@ class Change:
         Samples of both whose cells or labels are others now.
     since
         When the earlier run began (ISO 8601, UTC).
+    ruled
+        Columns that became numbers by other rules in earlier runs over some of the samples; then
+        nobody was counted, since whoever chooses rules would learn from that.
     """
 
     came: int
     went: int
     corrected: int
     since: str
+    ruled: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         counts = (self.came, self.went, self.corrected)
         what = ("came", "went", "got other cells or labels")
         parts = [f"{n} {word}" for n, word in zip(counts, what, strict=True) if n]
+        if self.ruled:
+            parts.append(f"{', '.join(self.ruled)} got other rules")
         return f"{' and '.join(parts)} since its run of {self.since[:16].replace('T', ' ')}"
 
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.data.columns.declared_cells import CategoryCells, DeclaredColumns
 from weft.guards.min_batch_across_runs import standing_alone
 from weft.matching.id_normalization import normal_features
 from weft.matching.party_view import PartyView
@@ -33,6 +34,9 @@ class Held(Protocol):
     @property
     def labels(self) -> NDArray[Any] | None: ...
 
+    @property
+    def declared(self) -> DeclaredColumns | None: ...
+
 
 @dataclass(frozen=True)
 class Attendance:
@@ -48,18 +52,21 @@ class Attendance:
         Hashes of their cells and labels.
     rows
         Local rows of the view.
+    rules
+        What becomes of which column of theirs, as bytes; empty: its numbers are used as they are.
     """
 
     ids: Names
     places: NDArray[np.int32]
     contents: Hashes
     rows: NDArray[np.int64]
+    rules: Mapping[str, bytes]
 
 
 def attendance(
-    view: PartyView, tiles: Sequence[Held], *, everyone: bool = False
+    view: PartyView, tiles: Sequence[Held], rules: Mapping[str, bytes], *, everyone: bool = False
 ) -> Attendance | None:
-    """Who takes part under a view, with tiles as they are before scaling.
+    """Who takes part under a view, with tiles as files have them, and rules of their columns.
 
     None where others see no feature sum with any of these samples. ``everyone``: training is on
     shares, so that the model, and totals of the run, are about all of them, whoever holds them.
@@ -82,22 +89,43 @@ def attendance(
         # A sum, for samples that several tiles hold parts of; no tile holds one twice.
         contents[slots[held]] += _contents(tile)[held]
     kept = ~view.left_out
-    return Attendance(ids[kept], places[kept], contents[kept], np.flatnonzero(kept))
+    return Attendance(ids[kept], places[kept], contents[kept], np.flatnonzero(kept), rules)
 
 
 def _contents(tile: Held) -> Hashes:
-    """Hashes of rows and labels, in whatever order the columns are."""
+    """Hashes of rows and labels, in whatever order the columns are.
+
+    Names of columns are not in them, nor what a study's rules make of cells: a column under another
+    name, or cut elsewhere, would let all rows look changed where one is.
+    """
     names = normal_features(tile.features)
     order = np.argsort(names.astype(str), kind="stable")
-    start = blake2b("\x00".join(names[order].tolist()).encode(), digest_size=8)
+    start = blake2b(digest_size=8)
     labels = [""] * len(tile.ids) if tile.labels is None else tile.labels.tolist()
     digests = []
-    for row, label in zip(_rows(tile.block, order), labels, strict=True):
+    rows, texts = _rows(tile.block, order), _declared(tile.declared, len(labels))
+    for row, more, label in zip(rows, texts, labels, strict=True):
         state = start.copy()
         state.update(row)
+        state.update(more)
         state.update(str(label).encode())
         digests.append(state.digest())
     return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
+
+
+def _declared(columns: DeclaredColumns | None, rows: int) -> list[bytes]:
+    """The cells of each row as bytes, of columns that rules are declared for."""
+    found = [b""] * rows
+    if columns is None:
+        return found
+    for _, cells in sorted(columns.cells.items()):
+        if isinstance(cells, CategoryCells):
+            texts = [*(text.encode() + b"\x00" for text in cells.texts), b"\x00"]
+            told = [texts[code] for code in cells.codes.tolist()]
+        else:
+            told = [value.tobytes() for value in cells.values]
+        found = [before + more for before, more in zip(found, told, strict=True)]
+    return found
 
 
 def _rows(block: Block, order: NDArray[np.int64]) -> Iterator[bytes]:

@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 from weft.array_types import Ints
 from weft.crypto.secret_bytes import Secret
 from weft.guards.min_batch_across_runs import Change
-from weft.matching.id_normalization import normal_ids
+from weft.matching.id_normalization import normal_features, normal_ids
 from weft.matching.tokens import tokens_of
 from weft.privacy.ledger.earlier_companies import CompanyMemory
 from weft.privacy.ledger.earlier_folds import FoldCut, FoldMemory
 from weft.privacy.ledger.earlier_numbers import NUMBER_KINDS, NumberKind, NumberMemory
+from weft.privacy.ledger.earlier_rules import RuleMemory
 from weft.privacy.ledger.earlier_samples import Attendance, Memory
 from weft.storage.atomic_files import StorageError, load_arrays, locked, save_arrays
 
@@ -142,6 +143,8 @@ class Pages:
         How much sealed models, and second moments, have told of each sample.
     companies
         With whom joint predictions have scored each sample.
+    rules
+        By which rules columns of samples became numbers.
     """
 
     key: bytes
@@ -158,6 +161,7 @@ class Pages:
         default_factory=lambda: {kind: NumberMemory.new() for kind in NUMBER_KINDS}
     )
     companies: CompanyMemory = field(default_factory=CompanyMemory.new)
+    rules: RuleMemory = field(default_factory=RuleMemory.new)
 
     @classmethod
     def new(cls) -> Pages:
@@ -209,10 +213,20 @@ class Pages:
         samples = self.hashes(who.ids)
         self.attended.remember(samples, who.places, began)
         self.versions.remember(self._version(samples, who), who.places, began)
+        plain = []
+        for _, column, rule in self._rules_of(who):
+            if rule is None:
+                plain.append(column)
+            else:
+                self.rules.add(samples, column, rule)
+        self.rules.add_plain(np.array(plain, np.uint64))
 
     def change(self, who: Attendance, at_least: int) -> Change | None:
         """Samples that runs would show in groups of fewer than ``at_least``, with this one."""
         samples = self.hashes(who.ids)
+        ruled = self._ruled_otherwise(samples, who)
+        if ruled:
+            return Change(0, 0, 0, self.attended.runs[-1], ruled)
         found = self.attended.set_apart(samples, who.places, at_least)
         if found is not None:
             since, came, went = found
@@ -222,6 +236,27 @@ class Pages:
             since, came, went = found
             return Change(0, 0, max(len(came), len(went)), since)
         return None
+
+    def _ruled_otherwise(self, samples: Hashes, who: Attendance) -> tuple[str, ...]:
+        """Columns that earlier runs over some of these samples had by another rule."""
+        if not self.attended.runs:
+            return ()
+        known = bool(np.isin(samples, self.attended.sample).any())
+        return tuple(
+            name
+            for name, column, rule in self._rules_of(who)
+            if self.rules.differs(samples, column, rule, known=known)
+        )
+
+    def _rules_of(self, who: Attendance) -> Iterator[tuple[str, int, int | None]]:
+        """Every column with hashes of its name and its rule; None: it has none."""
+        names = list(who.rules)
+        forms = normal_features(np.array(names, dtype=object)).tolist()
+        key = Secret(self.key)
+        columns = tokens_of((form.encode() for form in forms), key, "ledger columns")
+        rules = tokens_of(who.rules.values(), key, "ledger rules")
+        for name, column, rule in zip(names, columns.tolist(), rules.tolist(), strict=True):
+            yield name, column, rule if who.rules[name] else None
 
     def remember_folds(self, cut: FoldCut, began: str) -> None:
         """Take down the folds of a run, before others see feature sums of it."""
@@ -303,6 +338,7 @@ class Book:
         numbers = {kind: NumberMemory.from_arrays(arrays, kind) for kind in NUMBER_KINDS}
         told = {kind: memory for kind, memory in numbers.items() if memory is not None}
         companies = CompanyMemory.from_arrays(arrays)
+        rules = RuleMemory.from_arrays(arrays)
         counts = [arrays.get(name) for name in _COUNTS]
         whole = (
             sample is not None
@@ -325,7 +361,7 @@ class Book:
             whole = False
         if attended is None or versions is None or folds is None or len(told) < len(numbers):
             whole = False
-        whole = whole and companies is not None
+        whole = whole and companies is not None and rules is not None
         if not whole or sample is None or key is None:
             raise self._damaged(f"{self.path} does not hold a ledger")
         received, shown, foreign, fewest = (np.array(count) for count in counts)
@@ -333,9 +369,10 @@ class Book:
         assert versions is not None
         assert folds is not None
         assert companies is not None
+        assert rules is not None
         counted = (received, shown, foreign, fewest)
         pages = Pages(key.tobytes(), sample, *counted, runs, attended, versions, folds, told)
-        pages.companies = companies
+        pages.companies, pages.rules = companies, rules
         return pages
 
     @contextmanager
@@ -375,6 +412,7 @@ class Book:
                     for name, array in memory.to_arrays(kind).items()
                 },
                 **pages.companies.to_arrays(),
+                **pages.rules.to_arrays(),
             },
             durable=True,
         )
