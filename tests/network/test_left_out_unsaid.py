@@ -59,7 +59,7 @@ def told(tmp_path):
         task = LinearTask(
             name="x", parties=PARTIES, columns=encode_rules({"income": ColumnRule(bins=[edge])}),
             settings=Settings(lam=0.1, loss="logistic", solver="sealed", gap=1e-2),
-            preprocessing=Preprocessing(scaling="none"), terms=Terms(),
+            preprocessing=Preprocessing(scaling="none"), terms=OPEN,
         )  # fmt: skip
         returned = sites.ask(task)
         summary = json.loads((returned / "summary.json").read_text())
