@@ -82,6 +82,10 @@ def unions(sets: Sequence[Flags]) -> list[Flags] | None:
 
 def patterns(held: Sequence[Flags], rows: int) -> list[tuple[Ints, Flags]]:
     """Rows that the same others hold, and which of these others that are."""
-    marks = np.array(held, bool).reshape(len(held), rows)
-    kinds, back = np.unique(marks, axis=1, return_inverse=True)
-    return [(np.flatnonzero(back.ravel() == n), kind) for n, kind in enumerate(kinds.T)]
+    groups = np.zeros(rows, np.int64)
+    for each in held:
+        # Numbered anew, so that numbers stay below that of the rows.
+        groups = 2 * groups + each
+        groups = (np.cumsum(np.bincount(groups) > 0) - 1)[groups]
+    found = [np.flatnonzero(groups == number) for number in range(groups.max(initial=-1) + 1)]
+    return [(some, np.array([each[some[0]] for each in held], bool)) for some in found]
