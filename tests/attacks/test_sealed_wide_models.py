@@ -118,3 +118,20 @@ def test_honest_tables_pass_and_more_classes_than_columns_count(table, targets, 
     else:
         with pytest.raises(WeftError, match="so many columns"):
             refuse_wide(told)
+
+
+def test_columns_count_against_the_samples_that_their_holders_share():
+    """Others of a party's 800 hide nothing; two that collude have columns and samples of both."""
+
+    def told(*shared):
+        own = Place(np.arange(800), np.arange(1))
+        others = [Place(np.arange(*ends), columns) for ends, columns in shared]
+        return told_by_model(WholeTable(800, 41, (own, *others)), 0, 1, labelled=True)
+
+    few, many = np.arange(1, 13), np.arange(1, 14)
+    refuse_wide(told(((0, 60), few)))
+    with pytest.raises(WeftError, match="so many columns"):
+        refuse_wide(told(((0, 60), many)))
+    refuse_wide(told(((0, 60), few), ((60, 120), few + 12)))
+    with pytest.raises(WeftError, match="so many columns"):
+        refuse_wide(told(((0, 60), few), ((10, 70), few + 12)))

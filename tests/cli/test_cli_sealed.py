@@ -103,7 +103,9 @@ def test_second_moments_are_told_before_a_run_and_after_it(told, tmp_path):
     assert "the model with second moments of all columns, to who gets it" in done
     folder = tmp_path / "results" / "sealed"
     assert "whoever gets the model also got matrices" in (folder / "report.html").read_text()
-    assert "hessian and gram opened" in told("ledger", "ledger", config=AGREED)
+    counted = told("ledger", "ledger", config=AGREED)
+    assert "21 numbers in its model" in counted
+    assert "hessian and gram opened" in counted
     audit = told("audit", str(folder), config=AGREED)
     assert "Readers of the model also got second moments (gram and hessian), sealed" in audit
     assert "READABLE" not in audit
@@ -118,9 +120,11 @@ def test_second_moments_are_told_before_a_run_and_after_it(told, tmp_path):
     for name in ("p1", "p2", "p3"):
         pages = ledger.book(name).read()
         pages.numbers["hessians"].numbers[:] = 0
+        pages.numbers["models"].numbers[:] += 80
         ledger.book(name).write(pages)
     said = told("check", "config.toml", mode="sealed", config=gram, code=2)
     assert "earlier runs opened 62 numbers about each of its columns, and with 62 more" in said
+    assert "opened 101 numbers about them, and with 21 more it would be over 113" in said
 
 
 def test_check_and_train_refuse_moments_of_few_samples_alike(told):
