@@ -86,6 +86,7 @@ ATTACKS = {
     "69": ("a row from columns of two parties that differ in one sample", "reader of the model"),
     "70": ("cells and labels from weights of sealed models, by made-up columns", "reader, a party"),
     "71": ("a row from two matrices that weigh samples otherwise", "reader of the model, a party"),
+    "72": ("labels from losses of sealed runs, by made-up columns", "party that submits runs"),
     "32": ("others' contributions to a sum, with one holder's keys", "coordinator and a party"),
 }
 

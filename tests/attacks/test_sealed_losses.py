@@ -1,0 +1,39 @@
+"""The loss of a sealed run is a number about all samples, which who brings a column can steer."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.data import Tile
+from weft.federation.local_federation import Federation, Preprocessing
+from weft.guards import Terms
+from weft.privacy.ledger.run_booking import Ledger
+from weft.solvers.settings import Settings
+
+N, TARGETS = 100, 3
+SETTINGS = Settings(lam=0.02, loss="logistic", solver="sealed", gap=1e-2)
+
+
+def test_a_party_that_submits_runs_learns_labels_from_losses(tmp_path, record):
+    """It has neither labels nor the model: its column is 1, but ±5 at one sample. Said, not met."""
+    random = np.random.default_rng(9)
+    cells = random.normal(size=(N, 3))
+    labels = (cells[:, 0] + random.normal(size=N) + 0.8 > 0).astype(int)
+    ids = [f"s{number:03d}" for number in range(N)]
+    ledger = Ledger(tmp_path)
+
+    def loss(target, value):
+        made_up = 1.0 + 1e-4 * random.normal(size=N)
+        made_up[target] = value
+        ledger.book("b").path.unlink(missing_ok=True)
+        tiles = {
+            "a": [Tile.make(ids, ["a0", "a1", "a2"], cells, labels)],
+            "b": [Tile.make(ids, ["m"], made_up[:, None], None)],
+        }
+        how = Preprocessing(intercept=False, scaling="none")
+        trained = Federation(tiles, how, terms=Terms(), ledger=ledger).train(SETTINGS)
+        return sum(trained.result.stage.certificate.primal)
+
+    found = [int(loss(target, 5.0) < loss(target, -5.0)) for target in range(TARGETS)]
+    assert found == labels[:TARGETS].tolist()
+    record("72", "guarded", f"admitted: {TARGETS} of {TARGETS} labels in {2 * TARGETS} runs")
