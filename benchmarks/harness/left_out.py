@@ -1,7 +1,7 @@
 """The table that guarded parties train on, found by the rule as the threat model says it.
 
-A column that fewer than ``min_batch`` samples of a tile have otherwise than the rest is zero there:
-a certificate is about this table, so a judge has to be.
+Where fewer than ``min_batch`` samples of a tile have a column otherwise than the rest, they have
+the value of the rest: a certificate is about this table, so a judge has to be.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from weft.data import Split, Tile
 
 
 def without_rare_cells(split: Split, min_batch: int = 10) -> Split:
-    """A split whose tiles are one group of samples each, with those cells zero."""
+    """A split whose tiles are one group of samples each, with those cells like the others."""
     parties = {
         party: tuple(_without(tile, min_batch) for tile in tiles)
         for party, tiles in split.parties.items()
@@ -27,10 +27,9 @@ def _without(tile: Tile, least: int) -> Tile:
     if isinstance(tile.block, np.ndarray):
         block = tile.block.copy()
         for column in range(tile.m):
-            most = np.unique(block[:, column], return_counts=True)[1].max()
-            if tile.n - most < least:
-                # Where nobody differs, nothing is left out.
-                block[:, column] = 0.0 if most < tile.n else block[:, column]
+            values, counts = np.unique(block[:, column], return_counts=True)
+            if tile.n - counts.max() < least:
+                block[:, column] = values[counts.argmax()]
         return replace(tile, block=block)
     entries = np.bincount(tile.block.indices, minlength=tile.m)
     kept = tile.block @ sp.diags_array((entries >= least).astype(float))

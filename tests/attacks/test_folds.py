@@ -221,7 +221,8 @@ def test_a_class_of_one_shows_in_the_last_vectors_unless_it_is_left_out(monkeypa
         without_fix(patch)
         off = lone_rows()
     assert len(off)
-    assert (off < 0.3).all()
+    # Rare cells of these rows have the value of the others: no sum tells them.
+    assert (off < 0.4).all()
     record("20", "unguarded", f"ten classes: {len(off)} lone rows, off by {off.max():.2f} at most")
     off = lone_rows()
     assert (off > 0.7).all()
