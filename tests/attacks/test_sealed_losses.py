@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from weft.data import Tile
+from weft.errors import WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.settings import Settings
 
-N, TARGETS = 100, 3
+N, TARGETS = 60, 3
 SETTINGS = Settings(lam=0.02, loss="logistic", solver="sealed", gap=1e-2)
 
 
@@ -36,4 +38,9 @@ def test_a_party_that_submits_runs_learns_labels_from_losses(tmp_path, record):
 
     found = [int(loss(target, 5.0) < loss(target, -5.0)) for target in range(TARGETS)]
     assert found == labels[:TARGETS].tolist()
+    # Each run tells a number about the samples that both hold: a's own ledger ends it.
+    for _ in range(N // 5 - 2 * TARGETS):
+        loss(0, 5.0)
+    with pytest.raises(WeftError, match="a fifth"):
+        loss(0, 5.0)
     record("72", "guarded", f"admitted: {TARGETS} of {TARGETS} labels in {2 * TARGETS} runs")

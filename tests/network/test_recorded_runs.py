@@ -21,7 +21,7 @@ from weft.network.coordinator_run import coordinate_run
 from weft.network.envelope import Work, decode_envelope
 from weft.network.run_description import LinearTask
 from weft.network.run_progress import Progress
-from weft.network.run_results import RESULTS
+from weft.network.run_results import FILES, RESULTS
 from weft.privacy.agreement import Card, write_roster
 from weft.privacy.agreement.roster_files import draft_roster
 from weft.protocol.channel import Recorded
@@ -197,6 +197,9 @@ def test_nothing_is_recorded_unless_it_is_wanted(tmp_path, keys, weft):
     (folder / MESSAGES).write_bytes(b"half a recording")
     run, _ = recorded(tmp_path, keys, wanted=False)
     assert not (run / MESSAGES).exists()
+    # Nor is anything else that went to and fro left at the coordinator, but results.
+    assert not list(run.glob("*journal*"))
+    assert {path.name for path in (run / RESULTS).iterdir()} <= set(FILES)
     code, _, said = weft("audit", run)
     assert code == 2
     assert "weft serve --record" in said

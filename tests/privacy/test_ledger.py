@@ -122,8 +122,8 @@ CASES = {
 @pytest.mark.parametrize(
     "case",
     [
-        *("a path with folds", "in groups", "HyFDCA, practical"),
-        *before_release("cutting planes", "L-BFGS", "HyFDCA", "HyFDCA, theory"),
+        *("a path with folds", "in groups", "HyFDCA", "HyFDCA, practical"),
+        *before_release("cutting planes", "L-BFGS", "HyFDCA, theory"),
         *before_release("Newton", "HyFDCA, drawing"),
     ],
 )
