@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.matching.party_view import PartyView
-from weft.privacy.ledger.earlier_samples import Hashes
+from weft.privacy.ledger.earlier_samples import Hashes, read_per_sample
 
 
 @dataclass
@@ -41,19 +41,8 @@ class CompanyMemory:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> CompanyMemory | None:
         """The inverse of :meth:`to_arrays`; None: that is no memory."""
-        sample, company = arrays.get("companies.sample"), arrays.get("companies.company")
-        if sample is None and company is None:
-            # Files from before companies were remembered.
-            return cls.new()
-        if sample is None or company is None:
-            return None
-        whole = (
-            sample.dtype == company.dtype == np.uint64
-            and sample.ndim == 1
-            and sample.shape == company.shape
-            and bool((sample[1:] > sample[:-1]).all())
-        )
-        return cls(sample, company) if whole else None
+        found = read_per_sample(arrays, "companies.sample", "companies.company", np.uint64)
+        return None if found is None else cls(*found)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """For a file."""

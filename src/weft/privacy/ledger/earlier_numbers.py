@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Ints
 from weft.errors import ConfigError
-from weft.privacy.ledger.earlier_samples import Hashes
+from weft.privacy.ledger.earlier_samples import Hashes, read_per_sample
 from weft.solvers.sealed.reader_groups import Told
 
 #: Of weights of models, and of second moments of each column; how many Hessians there were; and how
@@ -57,21 +57,8 @@ class NumberMemory:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], name: str) -> NumberMemory | None:
         """The inverse of :meth:`to_arrays`; None: that is no memory."""
-        sample, numbers = arrays.get(f"{name}.sample"), arrays.get(f"{name}.numbers")
-        if sample is None and numbers is None:
-            # Files from before these were counted.
-            return cls.new()
-        if sample is None or numbers is None:
-            return None
-        whole = (
-            sample.dtype == np.uint64
-            and sample.ndim == 1
-            and bool((sample[1:] > sample[:-1]).all())
-            and numbers.dtype == np.int64
-            and numbers.shape == sample.shape
-            and bool((numbers >= 0).all())
-        )
-        return cls(sample, numbers) if whole else None
+        found = read_per_sample(arrays, f"{name}.sample", f"{name}.numbers", np.int64)
+        return cls(*found) if found is not None and bool((found[1] >= 0).all()) else None
 
     def to_arrays(self, name: str) -> dict[str, NDArray[Any]]:
         """For a file."""

@@ -272,3 +272,25 @@ def _cohorts(places: Places) -> NDArray[np.int64]:
         home[cohorts[heirs == 1]] = links[1][first[heirs == 1]]
         found[gone] = home[run[gone]]
     return found
+
+
+def read_per_sample(
+    arrays: Mapping[str, NDArray[Any]], sample: str, value: str, kind: type[np.generic]
+) -> tuple[Hashes, NDArray[Any]] | None:
+    """Samples, ascending, and a value of each; of a file from before there were any, none.
+
+    None: these are no such arrays.
+    """
+    samples, values = arrays.get(sample), arrays.get(value)
+    if samples is None and values is None:
+        return np.zeros(0, np.uint64), np.zeros(0, kind)
+    if samples is None or values is None:
+        return None
+    whole = (
+        samples.dtype == np.uint64
+        and samples.ndim == 1
+        and bool((samples[1:] > samples[:-1]).all())
+        and values.dtype == kind
+        and values.shape == samples.shape
+    )
+    return (samples, values) if whole else None
