@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import BSpline
 
 Floats = NDArray[np.float64]
 
@@ -41,6 +40,9 @@ def bin_names(name: str, edges: Sequence[float]) -> list[str]:
 
 def spline_columns(values: Floats, knots: Sequence[float]) -> Floats:
     """A basis of B-splines of third degree; outside of the knots it stays as at their ends."""
+    # Loaded when a spline is asked for: it brings a sixth of what a party has to import.
+    from scipy.interpolate import BSpline
+
     base = np.asarray(knots, np.float64)
     # Knots go on beyond both ends in the steps of the first and the last piece.
     before = base[0] - (base[1] - base[0]) * np.arange(_DEGREE, 0, -1)
