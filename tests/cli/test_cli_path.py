@@ -107,7 +107,7 @@ def test_check_says_which_solver_will_run_and_what_is_chosen(weft, searching):
     config = searching.write()
     outcome = weft("check", config)
     assert outcome.code == 0, outcome.err
-    assert "- solver: cutting-planes, since everyone takes part" in outcome.out
+    assert "- solver: cutting-planes, since loss 'hinge' has kinks" in outcome.out
     assert "λ will be chosen of 0.1, 0.01, 0.001 by 3 folds" in outcome.out
     assert json.loads(weft("check", config, "--json").out)["solver"] == "cutting-planes"
 
@@ -115,7 +115,7 @@ def test_check_says_which_solver_will_run_and_what_is_chosen(weft, searching):
 SETTLED = [
     ('name = "hyfdca"', "hyfdca"),
     ('name = "cutting-planes"\ngroups = 2', "cutting-planes"),
-    ("participation = 0.5", "hyfdca"),
+    ("participation = 0.5", "cutting-planes"),
     ("iic = 0.5", "hyfdca"),
     ("checkpoint_every = 5", "hyfdca"),
     ('patience = 5\nwhen_missing = "hyfdca"', "cutting-planes"),
@@ -145,7 +145,7 @@ def test_training_takes_the_solver_that_the_config_settles(weft, hospitals, line
         ('lambda = [1e-1, "small"]', "folds = 2", ["[model] lambda", "a number"]),
         ("lambda = [1e-1, 0.0]", "folds = 2", ["lambda", "positive"]),
         (LIST, 'folds = 3\nname = "hyfdca"', ["'hyfdca' does not take several values of lambda"]),
-        (LIST, "folds = 3\nparticipation = 0.5", ["does not take several values of lambda"]),
+        (LIST, "folds = 3\niic = 0.5", ["does not take several values of lambda"]),
         ("lambda = 1e-2", "folds = 1", ["folds is 1"]),
         ("lambda = 1e-2", 'name = "lbfgs"', ["smooth loss", "'hinge' has a kink"]),
         ("lambda = 1e-2", 'name = "cutting-planes"\niic = 0.5', ["iic = 0.5", "solver hyfdca"]),

@@ -238,7 +238,6 @@ def test_a_saved_model_predicts_means(family: str, tmp_path: Any) -> None:
         ({"penalty_factors": {"x9": 2.0}}, "no party has a column 'x9'"),
         ({"family": "poisson", "solver": "hyfdca"}, "lbfgs or newton-cg"),
         ({"solver": "hyfdca"}, "penalises the intercept"),
-        ({"participation": 0.5}, "penalises the intercept"),
         ({"when_missing": "hyfdca"}, "when_missing = 'stop'"),
         ({"privacy": "sealed"}, "penalize_intercept = true"),
     ],

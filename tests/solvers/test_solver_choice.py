@@ -19,19 +19,22 @@ KINKS = ("hinge", "absolute", "epsilon_insensitive")
 
 
 @pytest.mark.parametrize("loss", sorted(LOSSES))
-def test_the_loss_chooses_where_everyone_takes_part(loss):
-    settings, reason = resolve(Settings(lam=1e-2, loss=loss, solver="auto"))
+@pytest.mark.parametrize("participation", ["everyone", 0.5, {"cyclic": 2}])
+def test_the_loss_chooses_whoever_comes(loss, participation):
+    settings, reason = resolve(
+        Settings(lam=1e-2, loss=loss, solver="auto", participation=participation)
+    )
     assert settings.solver == ("cutting-planes" if loss in KINKS else "lbfgs")
     assert settings.solver in reason
     assert loss in reason
+    assert ("wait until every party has come by" in reason) == (participation != "everyone")
 
 
 @pytest.mark.parametrize(
     "changed",
     [
-        {"participation": 0.5},
-        {"participation": {"cyclic": 2}},
         {"local": "practical"},
+        {"local": "practical", "participation": 0.5},
         {"iic": 0.1},
         {"norms": "cohort"},
         {"certify_every": 5},
@@ -61,13 +64,13 @@ def test_a_named_solver_stays(solver):
         ({"solver": "lbfgs", "loss": "hinge"}, False, False, "cutting-planes"),
         ({"solver": "newton-cg", "loss": "absolute"}, False, False, "cutting-planes"),
         ({"solver": "cutting-planes", "loss": "logistic"}, False, False, "lbfgs"),
-        ({"solver": "cutting-planes", "participation": 0.5}, False, False, "hyfdca"),
+        ({"solver": "disco", "participation": 0.5, "loss": "logistic"}, False, False, "hyfdca"),
         ({"solver": "cutting-planes", "coordinator_sees": "papers"}, False, False, "hyfdca"),
         ({"solver": "cutting-planes"}, True, False, "hyfdca"),
         ({"solver": "hyfdca", "path": (1e-1,)}, False, False, "auto"),
         ({"solver": "hyfdca", "folds": 3}, False, False, "auto"),
         ({"solver": "hyfdca"}, False, True, "auto"),
-        ({"solver": "auto", "participation": 0.5, "folds": 3}, False, False, "auto"),
+        ({"solver": "auto", "iic": 0.5, "folds": 3}, False, False, "auto"),
         ({"solver": "lbgfs"}, False, False, "lbfgs"),
     ],
 )

@@ -38,6 +38,7 @@ from weft.protocol import Channel, Meter
 from weft.protocol.shared_fields import Boxes
 from weft.solvers.algorithm_choice import algorithm_of, check_cut, in_sums, resolve
 from weft.solvers.base import Checkpointing, Record, Result
+from weft.solvers.patient_channel import patient
 from weft.solvers.settings import Settings
 from weft.sums.feature_scaling import agree_on_scaling
 from weft.sums.masked_maxima import units_above
@@ -232,6 +233,7 @@ def coordinate(
     # What no algorithm can do is refused before anybody is asked for anything.
     chosen, _ = resolve(settings, saves=saves, warm=warm)
     check_samples(preprocessing, chosen)
+    asking = patient(channel, chosen) if algorithm_of(chosen.solver).waits else channel
     shares = algorithm_of(chosen.solver).shares
     announced = announce_for(channel, preprocessing, settings, run, shares=shares)
     settings, reason = settle(settings, announced.terms, saves=saves, warm=warm)
@@ -256,7 +258,7 @@ def coordinate(
     )
     channel.ask(START, dict.fromkeys(channel.parties, told)).insist("starting")
     result = algorithm_of(settings.solver).coordinator().run(
-        channel,
+        asking,
         holdings,
         settings,
         adder,

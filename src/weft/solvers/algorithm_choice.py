@@ -45,7 +45,7 @@ ALGORITHMS: dict[str, Algorithm] = {
 AUTO = "auto"
 #: What ``mode = "auto"`` says when it trains on shares, with the price.
 SEALED_CHOSEN = (
-    "mode: sealed, since the loss is smooth and everyone takes part: nobody sees a score, a slope "
+    "mode: sealed, since the loss is smooth: nobody sees a score, a slope "
     "or a weight on the way; the price is five round trips a gradient, a word for every cell at "
     "every party, and a coordinator that must neither lie nor collude with a party"
 )
@@ -137,8 +137,6 @@ def _in_mode(settings: Settings, saves: bool, warm: bool) -> tuple[Settings, str
     if settings.mode == "sums" or settings.solver != AUTO:
         return settings, ""
     reason = why_not_sealed(settings)
-    if not _complete(settings):
-        reason = reason or "it needs everyone in every iteration"
     if saves:
         reason = reason or "it keeps no checkpoints"
     if warm:
@@ -200,9 +198,7 @@ def _choice(settings: Settings, saves: bool) -> tuple[str, str]:
     flexible = for_any_parties()
     changed = [n for n in flexible.reads if getattr(settings, n) != DEFAULTS[n]]
     why = ""
-    if not _complete(settings):
-        why = "parties come and go"
-    elif settings.coordinator_sees == "papers":
+    if settings.coordinator_sees == "papers":
         why = "coordinator_sees = 'papers' is its protocol"
     elif changed:
         why = f"{changed[0]} is set"
@@ -213,7 +209,8 @@ def _choice(settings: Settings, saves: bool) -> tuple[str, str]:
     smooth = settings.make_loss().smooth
     losses, kind = ("smooth", "is smooth") if smooth else ("kinks", "has kinks")
     name = recommended(lambda algorithm: algorithm.losses == losses).name
-    return name, f"solver: {name}, since everyone takes part and loss '{settings.loss}' {kind}"
+    when = "" if _complete(settings) else "; its questions wait until every party has come by"
+    return name, f"solver: {name}, since loss '{settings.loss}' {kind}{when}"
 
 
 def _complete(settings: Settings) -> bool:
@@ -236,13 +233,13 @@ def _check(algorithm: Algorithm, settings: Settings, saves: bool, warm: bool) ->
         able = " and ".join(a.name for a in ALGORITHMS.values() if a.free_intercept)
         raise ConfigError(
             f"solver '{name}' penalises the intercept like any other weight; set "
-            f"penalize_intercept = true, or use a smooth loss with one of {able} and everyone in "
-            "every iteration"
+            f"penalize_intercept = true, or use a smooth loss with one of {able}"
         )
-    if algorithm.everyone and not _complete(settings):
+    if algorithm.everyone and not algorithm.waits and not _complete(settings):
         raise ConfigError(
             f"solver '{name}' needs every party in every iteration, but participation is "
-            f"{settings.participation!r}; use '{for_any_parties().name}'"
+            f"{settings.participation!r}; let solver = 'auto' choose, or use "
+            f"'{for_any_parties().name}'"
         )
     if settings.coordinator_sees == "papers" and not algorithm.papers:
         able = recommended(lambda other: other.papers).name
@@ -275,8 +272,7 @@ def _check(algorithm: Algorithm, settings: Settings, saves: bool, warm: bool) ->
     ):
         if wanted:
             raise ConfigError(
-                f"solver '{name}' does not take {what}; let everyone take part and use solver "
-                "'auto'"
+                f"solver '{name}' does not take {what}; use solver 'auto'"
             )
 
 
@@ -287,7 +283,7 @@ def _check_loss(algorithm: Algorithm, settings: Settings) -> None:
         able = " or ".join(a.name for a in ALGORITHMS.values() if a.any_curvature)
         raise ConfigError(
             f"solver '{name}' needs a loss whose slope or curvature is bounded, unlike "
-            f"'{settings.loss}'; use {able}, with everyone in every iteration"
+            f"'{settings.loss}'; use {able}"
         )
     if algorithm.losses == "smooth" and not smooth:
         able = recommended(lambda other: other.losses == "kinks").name

@@ -55,6 +55,8 @@ class Algorithm:
         Whether it can leave the intercept without a penalty.
     everyone
         Whether every party must take part in every iteration.
+    waits
+        Whether, where parties come and go, its questions wait until all of them have come by.
     spans
         Whether it trains paths of λ, leaves out folds and starts from a model.
     paths
@@ -116,6 +118,7 @@ class Algorithm:
     any_curvature: bool = False
     free_intercept: bool = False
     everyone: bool = False
+    waits: bool = False
     spans: bool = False
     paths: bool = False
     folds: bool = False

@@ -16,6 +16,10 @@ from weft.matching.cohorts import Axis
 from weft.matching.holding_map import HoldingMap
 
 
+#: When to stop adding up how long somebody may be waited for.
+_MOST_TURNS, _NOBODY_LEFT = 100_000, 1e-4
+
+
 class Participation(ABC):
     """A rule that names the parties present in an iteration (counted from 1)."""
 
@@ -31,6 +35,15 @@ class Participation(ABC):
     def horizon(self) -> int:
         """Iterations after which a party that was present is, as a rule, back again."""
 
+    @property
+    @abstractmethod
+    def ever_present(self) -> frozenset[str]:
+        """Parties that the rule names in some iteration."""
+
+    @abstractmethod
+    def turns_to_meet(self, parties: int) -> float:
+        """Iterations until so many of the parties have all been present, on average."""
+
 
 @dataclass(frozen=True)
 class Everyone(Participation):
@@ -45,6 +58,13 @@ class Everyone(Participation):
     @property
     def horizon(self) -> int:
         return 1
+
+    @property
+    def ever_present(self) -> frozenset[str]:
+        return frozenset(self.parties)
+
+    def turns_to_meet(self, parties: int) -> float:
+        return 1.0
 
 
 @dataclass(frozen=True)
@@ -78,6 +98,24 @@ class RandomFraction(Participation):
         return max(1, math.ceil(math.log(0.05) / math.log1p(-share)))
 
     @property
+    def ever_present(self) -> frozenset[str]:
+        return frozenset(self.parties)
+
+    def turns_to_meet(self, parties: int) -> float:
+        share = self._count / len(self.parties)
+        if share >= 1:
+            return 1.0
+        # Draws are independent: the mean of the longest of so many waits.
+        total, met = 1.0, 0.0
+        for _ in range(_MOST_TURNS):
+            met = 1.0 - (1.0 - met) * (1.0 - share)
+            left = 1.0 - met**parties
+            total += left
+            if left < _NOBODY_LEFT:
+                break
+        return total
+
+    @property
     def _count(self) -> int:
         return max(1, math.floor(self.fraction * len(self.parties) + 1e-9))
 
@@ -104,6 +142,13 @@ class Cyclic(Participation):
     @property
     def horizon(self) -> int:
         return self.groups
+
+    @property
+    def ever_present(self) -> frozenset[str]:
+        return frozenset(self.parties)
+
+    def turns_to_meet(self, parties: int) -> float:
+        return float(self.groups)
 
 
 @dataclass(frozen=True)
@@ -136,6 +181,13 @@ class Trace(Participation):
                 wrapped = [*turns, turns[0] + len(self.record)]
                 longest = max(longest, int(np.diff(wrapped).max()))
         return longest
+
+    @property
+    def ever_present(self) -> frozenset[str]:
+        return frozenset(party for names in self.record for party in names)
+
+    def turns_to_meet(self, parties: int) -> float:
+        return float(self.horizon)
 
 
 def participation_of(

@@ -67,6 +67,7 @@ SEALED = Algorithm(
     reads=("patience",),
     losses="smooth",
     everyone=True,
+    waits=True,
     paths=True,
     folds=True,
     shares=True,

@@ -101,6 +101,7 @@ _subspace = partial(
     Algorithm,
     party=SubspaceParty,
     everyone=True,
+    waits=True,
     spans=True,
     saves=False,
     ours=True,

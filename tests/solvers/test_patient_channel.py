@@ -1,0 +1,115 @@
+"""Solvers for full participation where parties come and go: slower, and the same to the bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from weft.data import SPLITS
+from weft.errors import ConfigError
+from weft.federation.local_federation import Federation, Preprocessing
+from weft.protocol import Nothing, Request
+from weft.protocol.channel import LocalChannel
+from weft.solvers.participation import Cyclic, RandomFraction, Trace
+from weft.solvers.patient_channel import PatientChannel
+from weft.solvers.settings import Settings
+from weft.solvers.subspace.messages import HERE
+
+NAMES = ("a", "b", "c")
+HOW = Preprocessing(scaling="standard", intercept=True)
+
+
+def recorded(record):
+    """A patient channel to three parties, and whom it asked in which order."""
+    asked = []
+
+    def handler(name):
+        def answer(phase, message):
+            asked.append(name)
+            return phase.reply()
+
+        return answer
+
+    channel = LocalChannel({name: handler(name) for name in NAMES})
+    return PatientChannel(channel, Trace(NAMES, record)), asked
+
+
+def test_everyone_is_asked_once_when_it_is_there_and_answers_keep_the_order_of_the_question():
+    channel, asked = recorded((("c",), ("c", "b"), (), ("a",)))
+    replies = channel.ask(HERE, {name: Nothing() for name in NAMES})
+    assert asked == ["c", "b", "a"]
+    assert list(replies.answered) == list(NAMES)
+    assert not replies.missing
+    assert channel.meter.round_trips == 4  # the turn in which nobody came is one, too
+
+
+def test_who_was_not_asked_is_not_waited_for():
+    channel, asked = recorded((("a", "b"), ("c",)))
+    one, two = channel.exchange(
+        [Request(HERE, {"a": Nothing()}), Request(HERE, {"b": Nothing(), "a": Nothing()})]
+    )
+    assert asked == ["a", "b", "a"]
+    assert (list(one.answered), list(two.answered)) == (["a"], ["b", "a"])
+    assert channel.meter.round_trips == 1
+
+
+def test_a_refusal_comes_back_with_its_reason():
+    def refuse(phase, message):
+        raise ConfigError("no")
+
+    channel = PatientChannel(
+        LocalChannel({"a": refuse, "b": lambda phase, message: phase.reply()}), Cyclic(("a", "b"), 2)
+    )
+    replies = channel.ask(HERE, {"a": Nothing(), "b": Nothing()})
+    assert replies.missing["a"].kind == "refused"
+    assert list(replies.answered) == ["b"]
+
+
+def test_a_party_that_never_comes_is_named_before_anything_is_asked(tables):
+    split = SPLITS["grid"](tables.digits(100), k=2, q=1)
+    first, *_ = split.parties
+    settings = Settings(lam=1e-2, solver="auto", participation={"trace": [[first]]})
+    messages = []
+    federation = Federation(split.parties, HOW, record=messages.append)
+    with pytest.raises(ConfigError, match=r"never names \w+, without whose answers.*'hyfdca'"):
+        federation.train(settings)
+    assert not messages
+
+
+@pytest.mark.parametrize("parties", [1, 3, 9])
+@pytest.mark.parametrize("fraction", [0.9, 0.5, 0.12])
+def test_the_forecast_of_waiting_is_what_draws_take(parties, fraction):
+    """Against draws: the mean number of turns until the first so many were all there."""
+    names = tuple(f"p{i}" for i in range(9))
+    took = []
+    for seed in range(150):
+        rule, left, turn = RandomFraction(names, fraction, seed), set(names[:parties]), 0
+        while left:
+            turn += 1
+            left -= set(rule.present(turn))
+        took.append(turn)
+    spread = np.std(took) / np.sqrt(len(took))
+    # Parties are drawn without replacement, which the forecast takes for independent.
+    assert RandomFraction(names, fraction).turns_to_meet(parties) == pytest.approx(
+        np.mean(took), abs=4 * spread + 0.12 * np.mean(took)
+    )
+
+
+@pytest.mark.parametrize("participation", [0.5, {"cyclic": 2}])
+@pytest.mark.parametrize(
+    ("solver", "loss", "cipher"),
+    [("cutting-planes", "hinge", "pad"), ("lbfgs", "logistic", "plain")],
+)
+def test_the_model_is_that_of_a_run_with_everyone_to_the_bit(
+    tables, solver, loss, cipher, participation
+):
+    split = SPLITS["grid"](tables.digits(200), k=2, q=2)
+    runs = []
+    for more in ({}, {"participation": participation}):
+        settings = Settings(lam=1e-2, loss=loss, solver=solver, cipher=cipher, gap=1e-2, **more)
+        runs.append(Federation(split.parties, HOW).train(settings))
+    there, away = runs
+    assert there.model.coef.tobytes() == away.model.coef.tobytes()
+    assert there.result.certificate == away.result.certificate
+    assert there.result.certificate.gap <= 1e-2
+    assert away.meter.round_trips > 1.5 * there.meter.round_trips
