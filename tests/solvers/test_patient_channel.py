@@ -58,7 +58,8 @@ def test_a_refusal_comes_back_with_its_reason():
         raise ConfigError("no")
 
     channel = PatientChannel(
-        LocalChannel({"a": refuse, "b": lambda phase, message: phase.reply()}), Cyclic(("a", "b"), 2)
+        LocalChannel({"a": refuse, "b": lambda phase, message: phase.reply()}),
+        Cyclic(("a", "b"), 2),
     )
     replies = channel.ask(HERE, {"a": Nothing(), "b": Nothing()})
     assert replies.missing["a"].kind == "refused"

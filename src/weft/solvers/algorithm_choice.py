@@ -271,9 +271,7 @@ def _check(algorithm: Algorithm, settings: Settings, saves: bool, warm: bool) ->
         (warm, "a model to start from"),
     ):
         if wanted:
-            raise ConfigError(
-                f"solver '{name}' does not take {what}; use solver 'auto'"
-            )
+            raise ConfigError(f"solver '{name}' does not take {what}; use solver 'auto'")
 
 
 def _check_loss(algorithm: Algorithm, settings: Settings) -> None:

@@ -15,7 +15,6 @@ from weft.errors import ConfigError
 from weft.matching.cohorts import Axis
 from weft.matching.holding_map import HoldingMap
 
-
 #: When to stop adding up how long somebody may be waited for.
 _MOST_TURNS, _NOBODY_LEFT = 100_000, 1e-4
 
