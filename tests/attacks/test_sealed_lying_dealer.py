@@ -86,17 +86,14 @@ class LyingDealer(Stage):
     def _waves(self, row, mask):
         """Shares of cosines and sines that are nothing but for one sample, of the first wave."""
         number, rows, terms = self.serial + 1, self.table.n_rows, SERIES[0].terms
-        names = ("wave cosines", "wave sines", "loss cosines", "loss sines")
-        widths = (terms, terms, 2, 2)
-        parts = [
-            self._dealer._others(f"{number} {name}", rows, width)
-            for name, width in zip(names, widths, strict=True)
-        ]
+        # All rows are one block.
+        wave = self._dealer._others(f"{number} wave", 2, terms, rows)
+        loss = self._dealer._others(f"{number} loss", 2, 2, rows)
         angle = 2 * np.pi * ((mask * int(SERIES[0].words[0])) % 2**64) / 2**64
         # sin k(c − u) = cos kc · (−sin ku) + sin kc · cos ku, where c is what parties know.
-        for part, factor in ((parts[2], -np.sin(angle)), (parts[3], np.cos(angle))):
-            part[row, :1] += np.array([int(factor * WAVE)], np.int64).view(np.uint64)
-        return np.concatenate([part.reshape(-1) for part in parts])
+        for part, factor in zip(loss, (-np.sin(angle), np.cos(angle)), strict=True):
+            part[:1, row] += np.array([int(factor * WAVE)], np.int64).view(np.uint64)
+        return np.concatenate([wave.reshape(-1), loss.reshape(-1)])
 
     def true_cells(self):
         """For the judge."""

@@ -90,9 +90,9 @@ class Log:
             log._drawn.clear()
             return put_on(pads, sent, label)
 
-        def noising(seed, label, bits, count):
+        def noising(seed, label, bits):
             log._noise.append((seed, label))
-            return noise(seed, label, bits, count)
+            return noise(seed, label, bits)
 
         def telling(cipher, field, shares, bits):
             packed = pack_shares(cipher, field, shares, bits)

@@ -9,9 +9,17 @@ from hypothesis import strategies as st
 
 from covering import examples
 from weft.crypto.primitives.seeded_words import seeded_words
-from weft.solvers.sealed.masked_sine_kernels import add_dealt, combine_dealt
+from weft.solvers.sealed.digit_widths import LOSS_TERMS, Widths, alarm_bits, loss_digits
+from weft.solvers.sealed.masked_sine_kernels import (
+    MOST_ROUNDED,
+    SINE_ERROR,
+    add_cosines,
+    add_waves,
+    less_dealt,
+    sine_cosine,
+)
 from weft.solvers.sealed.party_shares import cut_scores, cut_vector, noise
-from weft.solvers.sealed.ring_products import add_products, encoded, signed, transposed_products
+from weft.solvers.sealed.ring_products import add_products, encoded, transposed_products
 from weft.solvers.sealed.sine_series import SCORE_BITS, SERIES
 from weft.solvers.sealed.wide_ring import (
     gathered,
@@ -107,28 +115,65 @@ def test_slopes_and_losses_on_shares_are_those_of_the_logistic_loss(series):
     scores = np.linspace(-series.reach, series.reach, 401)
     masks = words(3, len(scores))
     opened = encoded(scores, SCORE_BITS) + masks
-    cosines = np.zeros((len(scores), series.terms), np.uint64)
-    sines = cosines.copy()
-    add_dealt(masks, series.words, 24, np.uint64(9), cosines, sines)
-    other = words(4, *cosines.shape), words(5, *cosines.shape)
+    first = words(4, 2 * series.terms * len(scores))
+    second = first.copy()
+    less_dealt(masks, series.words, 2.0**24, np.uint64(9), second)
     odd, even = series.odd * 2.0**24, series.even * 2.0**20
-    out, totals, apart = np.zeros(len(scores), np.uint64), [0, 0], scores > 1.0
-    for c, s in ((cosines - other[0], sines - other[1]), other):
-        parts = combine_dealt(opened, series.words, odd, even, np.uint64(1), c, s, apart, out)
-        totals = [total + int(part) for total, part in zip(totals, parts, strict=True)]
-    slopes = out.view(np.int64) * 2.0**-48
+    odds, evens, again = np.zeros((3, len(scores)), np.uint64)
+    for share in (first, second):
+        add_waves(opened, series.words, odd, even, np.uint64(1), share, odds, evens)
+        add_cosines(opened, series.words, even, np.uint64(1), share, again)
+    slopes = odds.view(np.int64) * 2.0**-48
     assert np.abs(slopes - 0.5 * np.tanh(scores / 2)).max() < series.slope_error + 1e-5
     losses = np.logaddexp(scores / 2, -scores / 2)
-    for total, rows in zip(totals, (~apart, apart), strict=True):
-        mean = signed(total % RING) * 2.0**-44 / rows.sum() + series.level
-        assert abs(mean - losses[rows].mean()) < series.loss_error + 1e-5
+    found = evens.view(np.int64) * 2.0**-44 + series.level
+    assert abs(found.mean() - losses.mean()) < series.loss_error + 1e-5
+    assert np.array_equal(again, evens)
     assert series.slope_error < 3e-6
     assert series.loss_error < 7e-6
 
 
+def test_sines_and_cosines_are_as_exact_as_they_say():
+    phases = np.concatenate([words(1, 20_000), np.arange(65, dtype=np.uint64) << np.uint64(58)])
+    found = np.array([sine_cosine(phase) for phase in phases]).T
+    angles = phases.view(np.int64) * (2 * np.pi / 2.0**64)
+    assert np.abs(found - [np.sin(angles), np.cos(angles)]).max() < SINE_ERROR
+
+
+def test_dithered_factors_are_right_on_average_and_never_off_by_a_unit():
+    """One wave of the same phase many times: what is rounded shows against dealt ones of 1 or 0."""
+    count, phase = 40_000, words(2, 1)[0]
+    opened, one = np.full(count, phase), np.ones(1, np.uint64)
+    dealt = np.repeat(np.array([1, 0], np.uint64), count)
+    odds, evens = np.zeros((2, count), np.uint64)
+    add_waves(opened, one, np.array([1e3]), np.array([77.7]), np.uint64(3), dealt, odds, evens)
+    s, c = sine_cosine(phase)
+    for rounded, exact in ((odds, 1e3 * s), (evens, 77.7 * c)):
+        off = rounded.view(np.int64) - exact
+        assert np.abs(off).max() < 1
+        assert abs(off.mean()) < 5 * 0.5 / np.sqrt(count)
+    moved = np.corrcoef(odds.view(np.int64), evens.view(np.int64))[0, 1]
+    assert abs(moved) < 5 / np.sqrt(count)
+
+
+@pytest.mark.parametrize("series", SERIES, ids=lambda s: f"{s.reach:g}")
+def test_no_factor_is_too_large_to_be_rounded(series):
+    for rows in (2, 100, 10_000, 1_000_000, 10**9):
+        digits = loss_digits(rows, series)
+        slow, fast = series.even[:LOSS_TERMS], series.even[LOSS_TERMS:]
+        sizes = [np.abs(slow) * 2.0 ** (digits.total - digits.dealt), 2.0 ** alarm_bits(rows)[1]]
+        for slope in range(16, 37):
+            widths = Widths(slope, 1)
+            sizes += [series.odd * 2.0 ** widths.public(series)]
+            sizes += [np.abs(fast) * 2.0 ** (digits.total - widths.dealt(series))]
+            sizes += [series.bends * 2.0 ** widths.public(series)]
+            sizes += [2.0 ** widths.dealt(series)]
+        assert max(np.max(size) for size in sizes) < MOST_ROUNDED
+
+
 def test_noise_is_even_in_its_whole_range_and_another_for_every_label():
-    drawn = numbers_of(noise(b"x" * 32, "1", 70, 4000))
+    drawn = numbers_of(noise(b"x" * 32, "1", [70] * 4000))
     assert max(map(abs, drawn)) <= 2**69
     assert abs(np.mean([n / 2**69 for n in drawn])) < 0.05
     assert len({n % 16 for n in drawn}) == 16
-    assert drawn[:9] != numbers_of(noise(b"x" * 32, "2", 70, 9))
+    assert drawn[:9] != numbers_of(noise(b"x" * 32, "2", [70] * 9))

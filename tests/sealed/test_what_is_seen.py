@@ -44,10 +44,17 @@ def run():
             drawn[seed, label, shape] += 1
             return words(seed, label, *shape)
 
+        class Streaming(seeds.SeededStream):
+            def __init__(self, seed, label):
+                drawn[seed, label, "stream"] += 1
+                super().__init__(seed, label)
+
         patch.setattr(OpeningPads, "take_off", taking)
         patch.setattr(OpeningPads, "read", reading)
         for module in (dealing, sealed_party, phase_order, party_shares):
             patch.setattr(module, "seeded_words", drawing)
+        for module in (dealing, party_shares):
+            patch.setattr(module, "SeededStream", Streaming)
         block, labels = table()
         tiles = cut(block, labels, CUTS["overlapping"])
         asked = {"lam": 0.1, "second_moments": ("hessian", "gram")}

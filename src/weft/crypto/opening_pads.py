@@ -19,6 +19,8 @@ from weft.errors import ProtocolError
 
 #: Words that share keyed sums, and how many sums there are.
 CHUNK, SUMS = 1 << 14, 16
+#: Words that are summed at once, so that they stay in the cache.
+_PIECE = 1 << 10
 
 
 class OpeningPads:
@@ -38,7 +40,7 @@ class OpeningPads:
         self._seed = secret.derive("weft openings")
         self._lasting = lasting.derive("weft lasting words")
         self._party, self._parties = party, parties
-        self._keys = seeded_words(self._seed.reveal(), "keyed sums", SUMS, CHUNK)
+        self._keys = seeded_words(self._seed.reveal(), "keyed sums", CHUNK + SUMS - 1)
 
     def __reduce__(self) -> Any:
         raise TypeError("pads are not to be pickled: they come from a secret")
@@ -96,15 +98,33 @@ class OpeningPads:
 
 @numba.njit(cache=True)
 def keyed_sums(words: Any, keys: Any) -> Any:
-    """Per chunk, Σ κ_i · word_i modulo 2^64 for every row of keys."""
-    chunks = (words.shape[0] + CHUNK - 1) // CHUNK
-    out = np.zeros((chunks, keys.shape[0]), np.uint64)
-    for chunk in range(chunks):
-        begin = chunk * CHUNK
-        some = min(CHUNK, words.shape[0] - begin)
-        for key in range(keys.shape[0]):
-            total = np.uint64(0)
-            for i in range(some):
-                total += keys[key, i] * words[begin + i]
-            out[chunk, key] = total
+    """Per chunk, Σ_i κ_{i+s} · word_i modulo 2^64 for every s below SUMS.
+
+    Keys that are shifted are as good as keys of their own for every sum: whatever the change, say
+    2^t times one whose last odd entry is the i-th, the sums of it follow from κ_i, κ_{i+1}, … one
+    by one, so that all of them are even modulo 2^64 in multiples of 2^t.
+    """
+    count = words.shape[0]
+    out = np.zeros(((count + CHUNK - 1) // CHUNK, SUMS), np.uint64)
+    for begin in range(0, count, _PIECE):
+        some, first = words[begin : min(begin + _PIECE, count)], begin % CHUNK
+        for s in range(0, SUMS, 4):
+            # Four at once, each in registers.
+            k0, k1, k2, k3 = (
+                keys[first + s :],
+                keys[first + s + 1 :],
+                keys[first + s + 2 :],
+                keys[first + s + 3 :],
+            )
+            a, b, c, d = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
+            for i in range(len(some)):
+                a += k0[i] * some[i]
+                b += k1[i] * some[i]
+                c += k2[i] * some[i]
+                d += k3[i] * some[i]
+            sums = out[begin // CHUNK, s : s + 4]
+            sums[0] += a
+            sums[1] += b
+            sums[2] += c
+            sums[3] += d
     return out

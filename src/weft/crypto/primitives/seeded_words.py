@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from hashlib import blake2b
 from math import prod
-from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -19,19 +18,35 @@ Words = NDArray[np.uint64]
 #: Bytes of a seed.
 SEED_BYTES = 32
 #: Words that are made at once: as many zeros are encrypted again and again.
-_CHUNK = 1 << 17
-_ZEROS: NDArray[Any] = np.zeros(_CHUNK, np.uint64)
+_CHUNK = 1 << 14
+_ZEROS = memoryview(bytes(8 * _CHUNK))
+#: Words that the library asks for room for, beyond those it makes.
+MARGIN = 2
+#: Every key is used from the start of its stream.
+_FROM_ZERO = modes.CTR(bytes(16))
+
+
+class SeededStream:
+    """Words that follow from a seed and what they are for, some at a time.
+
+    AES-256 in counter mode, under a key of its own for every label.
+    """
+
+    def __init__(self, seed: bytes, label: str) -> None:
+        key = blake2b(label.encode(), digest_size=32, key=seed, person=b"weft words").digest()
+        self._encryptor = Cipher(algorithms.AES256(key), _FROM_ZERO).encryptor()
+
+    def fill(self, room: Words) -> Words:
+        """The next words; of the room there must be `MARGIN` words more, which are spoilt."""
+        count = len(room) - MARGIN
+        view = room.data.cast("B")
+        for begin in range(0, count, _CHUNK):
+            some = min(_CHUNK, count - begin)
+            self._encryptor.update_into(_ZEROS[: 8 * some], view[8 * begin :])
+        return room[:count]
 
 
 def seeded_words(seed: bytes, label: str, *shape: int) -> Words:
-    """Words that follow from a seed and what they are for: AES-256 in counter mode."""
-    key = blake2b(label.encode(), digest_size=32, key=seed, person=b"weft words").digest()
-    encryptor = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
-    count = prod(shape)
-    # The library asks for room for one more block.
-    out = np.empty(count + 2, np.uint64)
-    room = out.data.cast("B")
-    for begin in range(0, count, _CHUNK):
-        some = min(_CHUNK, count - begin)
-        encryptor.update_into(_ZEROS[:some].data.cast("B"), room[8 * begin :])
-    return out[:count].reshape(shape)
+    """All words of a stream that are wanted."""
+    room = np.empty(prod(shape) + MARGIN, np.uint64)
+    return SeededStream(seed, label).fill(room).reshape(shape)

@@ -13,7 +13,7 @@ from hashlib import blake2b
 import numpy as np
 
 from weft.array_types import Ints
-from weft.crypto.primitives.seeded_words import Words, seeded_words
+from weft.crypto.primitives.seeded_words import MARGIN, SeededStream, Words, seeded_words
 from weft.solvers.sealed.digit_widths import (
     LOSS_TERMS,
     POINT_BITS,
@@ -22,7 +22,7 @@ from weft.solvers.sealed.digit_widths import (
     alarm_bits,
     loss_digits,
 )
-from weft.solvers.sealed.masked_sine_kernels import add_dealt
+from weft.solvers.sealed.masked_sine_kernels import blocks_of, less_dealt
 from weft.solvers.sealed.ring_products import add_products, transposed_products
 from weft.solvers.sealed.second_moment_kernels import cross_products
 from weft.solvers.sealed.sine_series import SCORE_BITS, Series, alarm_multiples
@@ -31,6 +31,7 @@ from weft.solvers.sealed.wide_ring import Wide, inner, minus, plus, shifted_down
 
 _U63 = np.uint64(63)
 _LOW63 = np.uint64((1 << 63) - 1)
+_RING = 1 << 64
 
 
 @dataclass(frozen=True)
@@ -93,13 +94,14 @@ class Dealer:
     def series(self, serial: int, series: Series, period: int, widths: Widths) -> Words:
         """Cosines and sines of the scores' masks, and those of an alarm: the share sent."""
         rows = self._table.n_rows
-        parts = self._waves(serial, "wave", series.words, widths.dealt(series))
-        slow = loss_digits(rows, series).dealt
-        parts += self._waves(serial, "loss", series.words[:LOSS_TERMS], slow)
+        slow = series.words[:LOSS_TERMS]
+        waves = [
+            ("wave", series.words, widths.dealt(series)),
+            ("loss", slow, loss_digits(rows, series).dealt),
+        ]
         if period:
-            digits, _ = alarm_bits(rows)
-            parts += self._waves(serial, "alarm", alarm_multiples(period), digits)
-        return np.concatenate([part.reshape(-1) for part in parts])
+            waves.append(("alarm", alarm_multiples(period), alarm_bits(rows)[0]))
+        return self._waves(serial, waves)
 
     def cut_scores(self, serial: int, widths: Widths) -> Words:
         """For a squared loss: masks of scores with the digits of slopes, and the highest bit."""
@@ -127,17 +129,13 @@ class Dealer:
         top = widened(self._rounding >> _U63)
         new = _VectorMask(self._problems, low, top)
         self._vectors.append(new)
-        sent = [self._wide_sent(f"{serial} low", low), self._wide_sent(f"{serial} top", top)]
         before = [old.of(new.problems) for old in self._vectors]
         lows, tops = (np.stack(parts) for parts in zip(*before, strict=True))
-        for name, value in (
-            ("ll", inner(low, lows)),
-            ("lt", times(low, tops)),
-            ("tl", times(top, lows)),
-            ("tt", times(top, tops)),
-        ):
-            sent.append(self._wide_sent(f"{serial} {name}", value))
-        return np.concatenate([part.reshape(-1) for part in sent])
+        parts = low, top, inner(low, lows), times(low, tops), times(top, lows), times(top, tops)
+        value = np.concatenate([part.reshape(-1, 2) for part in parts])
+        for seed in self._seeds[:-1]:
+            value = minus(value, seeded_words(seed, f"{serial} products", *value.shape))
+        return value
 
     # ── second moments ────────────────────────────────────────────────────────────────────
 
@@ -152,9 +150,8 @@ class Dealer:
 
     def bends(self, serial: int, series: Series, digits: int) -> Words:
         """Cosines and sines of the masks of one problem's scores: the share sent."""
-        parts = self._waves(serial, "bend", series.words, digits)
         self._slopes = self._mask(f"{serial} bends", 1, self._table.n_rows)
-        return np.concatenate([part.reshape(-1) for part in parts])
+        return self._waves(serial, [("bend", series.words, digits)])
 
     def weights(self, serial: int, cut: int) -> Words:
         """The mask of σ', cut, and its highest bit: the shares sent."""
@@ -182,14 +179,21 @@ class Dealer:
 
     # ── masks and shares ──────────────────────────────────────────────────────────────────
 
-    def _waves(self, serial: int, name: str, multiples: Words, digits: int) -> list[Words]:
-        flat = self._scores.reshape(-1)
-        shape = len(flat), len(multiples)
-        cosines = self._others(f"{serial} {name} cosines", *shape)
-        sines = self._others(f"{serial} {name} sines", *shape)
-        dither = seeded_words(self._own, f"{serial} {name} dither", 1)[0]
-        add_dealt(flat, multiples, digits, dither, cosines, sines)
-        return [cosines, sines]
+    def _waves(self, serial: int, waves: list[tuple[str, Words, int]]) -> Words:
+        """Cosines and sines of multiples of the scores' masks in so many digits: the share sent."""
+        count = 2 * self._scores.size * sum(len(multiples) for _, multiples, _ in waves)
+        sent, at = np.empty(count + MARGIN, np.uint64), 0
+        for name, multiples, digits in waves:
+            streams = [SeededStream(seed, f"{serial} {name}") for seed in self._seeds[:-1]]
+            dither = int(seeded_words(self._own, f"{serial} {name} dither", 1)[0])
+            for masks in self._scores:
+                for part in blocks_of(len(masks)):
+                    some = masks[part]
+                    end = at + 2 * len(multiples) * len(some)
+                    words = _total(streams, sent[at : end + MARGIN])
+                    less_dealt(some, multiples, 2.0**digits, np.uint64(dither), words)
+                    dither, at = (dither + len(some)) % _RING, end
+        return sent[:count]
 
     def _mask(self, label: str, *shape: int) -> Words:
         """The sum of what all parties draw."""
@@ -214,7 +218,11 @@ class Dealer:
     def _sent(self, label: str, value: Words) -> Words:
         return value + self._others(label, *value.shape)
 
-    def _wide_sent(self, label: str, value: Wide) -> Wide:
-        for seed in self._seeds[:-1]:
-            value = minus(value, seeded_words(seed, label, *value.shape))
-        return value
+
+def _total(streams: list[SeededStream], room: Words) -> Words:
+    """The next words of all streams, added up: see `SeededStream.fill`."""
+    total = streams[0].fill(room)
+    more = np.empty(len(room), np.uint64) if len(streams) > 1 else room
+    for stream in streams[1:]:
+        total += stream.fill(more)
+    return total

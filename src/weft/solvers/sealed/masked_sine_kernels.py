@@ -4,6 +4,9 @@ sin(ωz) = sin(ωc) cos(ωu) − cos(ωc) sin(ωu) for c = z + u modulo 2^64, if
 2π/2^64. All parties must round the factors from c alike, or their shares do not fit together. So
 sine and cosine are polynomials in plain sums and products, whose bits IEEE 754 fixes, and rounding
 is dithered by a number that all know: floor(x + d) with d even in [0, 1) is right on average.
+
+Numbers are worked on in blocks, so that what is dealt for one is used before it leaves the cache.
+What is dealt for a block are the cosines of all its numbers, term by term, and then the sines.
 """
 
 from __future__ import annotations
@@ -13,31 +16,55 @@ from typing import Any
 import numba
 import numpy as np
 
-_QUARTER = np.uint64(62)
-_EIGHTH = np.uint64(1 << 61)
+#: Numbers in a block.
+BLOCK = 2048
+#: How far sines and cosines are off at most.
+SINE_ERROR = 1e-11
+#: Numbers that are rounded must be smaller.
+MOST_ROUNDED = 2.0**50
+
+_QUARTER, _EIGHTH = np.uint64(62), np.uint64(1 << 61)
 _ANGLE = 2.0 * np.pi / 2.0**64
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX1, _MIX2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_S16, _S27, _S30, _S31, _S32, _S48 = (np.uint64(n) for n in (16, 27, 30, 31, 32, 48))
-_DITHER_MASK, _DITHER = np.uint64(0xFFFF), 2.0**-16
-_ONE, _TWO = np.uint64(1), np.uint64(2)
+_S27, _S29, _S30, _S31, _S32 = (np.uint64(n) for n in (27, 29, 30, 31, 32))
+_ONE, _SIGN = np.uint64(1), np.uint64(1 << 63)
+#: Shifts that bring one of four dithers of 16 bits to the highest digits of a float.
+_DITHER1, _DITHER2, _DITHER3, _DITHER4 = (np.uint64(n) for n in (36, 20, 4, 12))
+_DITHER, _FLOAT_ONE = np.uint64(0xFFFF << 36), np.uint64(0x3FF << 52)
+#: Added to a float, it leaves no digits behind the point, and the rest as a whole number.
+_WHOLE = 1.5 * 2.0**52
+_WHOLE_BITS = np.float64(_WHOLE).view(np.uint64)
 
 
-@numba.njit(cache=True, inline="always")
+def blocks_of(count: int) -> list[slice]:
+    """So many numbers in blocks."""
+    return [slice(begin, min(begin + BLOCK, count)) for begin in range(0, count, BLOCK)]
+
+
+@numba.njit(cache=True)
+def _bits_of(value: Any) -> Any:
+    return np.float64(value).view(np.uint64)
+
+
+@numba.njit(cache=True)
+def _float_of(bits: Any) -> Any:
+    return np.uint64(bits).view(np.float64)
+
+
+@numba.njit(cache=True)
 def sine_cosine(phase: Any) -> Any:
-    """sin and cos of 2π·phase/2^64, to 1e-14."""
+    """sin and cos of 2π·phase/2^64, to `SINE_ERROR`."""
     quarter = (phase + _EIGHTH) >> _QUARTER
     x = np.float64(np.int64(phase - (quarter << _QUARTER))) * _ANGLE
     y = x * x
-    s = 1.0 / 6227020800.0
-    s = s * y - 1.0 / 39916800.0
+    s = -1.0 / 39916800.0
     s = s * y + 1.0 / 362880.0
     s = s * y - 1.0 / 5040.0
     s = s * y + 1.0 / 120.0
     s = s * y - 1.0 / 6.0
     s = x + x * y * s
-    c = -1.0 / 87178291200.0
-    c = c * y + 1.0 / 479001600.0
+    c = 1.0 / 479001600.0
     c = c * y - 1.0 / 3628800.0
     c = c * y + 1.0 / 40320.0
     c = c * y - 1.0 / 720.0
@@ -46,80 +73,110 @@ def sine_cosine(phase: Any) -> Any:
     c = 1.0 + y * c
     # Without branches, so that several are computed at once.
     swap = quarter & _ONE != 0
-    sine, cosine = c if swap else s, s if swap else c
-    sine *= 1.0 - np.float64(np.int64(quarter & _TWO))
-    cosine *= 1.0 - np.float64(np.int64((quarter + _ONE) & _TWO))
-    return sine, cosine
+    sine, cosine = _bits_of(c if swap else s), _bits_of(s if swap else c)
+    sine ^= (quarter << _QUARTER) & _SIGN
+    cosine ^= ((quarter + _ONE) << _QUARTER) & _SIGN
+    return _float_of(sine), _float_of(cosine)
 
 
-@numba.njit(cache=True, inline="always")
+@numba.njit(cache=True)
 def mixed(number: Any) -> Any:
-    """64 bits that look random (splitmix64): four dithers of 16 bits."""
+    """64 bits that look random (splitmix64)."""
     x = number * _GOLDEN
     x = (x ^ (x >> _S30)) * _MIX1
     x = (x ^ (x >> _S27)) * _MIX2
     return x ^ (x >> _S31)
 
 
-@numba.njit(cache=True, inline="always")
-def dithered(value: Any, dither: Any) -> Any:
-    """A whole number that is right on average, modulo 2^64."""
-    return np.uint64(
-        np.int64(np.floor(value + np.float64(np.int64(dither & _DITHER_MASK)) * _DITHER))
-    )
+@numba.njit(cache=True)
+def _dithers(of_number: Any, of_term: Any) -> Any:
+    """Four dithers of 16 bits, from what is mixed already."""
+    x = of_number ^ of_term
+    x = (x ^ (x >> _S32)) * _MIX1
+    return x ^ (x >> _S29)
 
 
 @numba.njit(cache=True)
-def add_dealt(masks: Any, multiples: Any, bits: int, seed: Any, cosines: Any, sines: Any) -> None:
-    """Add cos and sin of κ·u, in fixed point and dithered, to (numbers × terms) words."""
-    scale, terms = 2.0**bits, len(multiples)
-    for i in range(len(masks)):
-        for k in range(terms):
-            s, c = sine_cosine(masks[i] * multiples[k])
-            dither = mixed(seed + np.uint64(i * terms + k))
-            cosines[i, k] += dithered(c * scale, dither)
-            sines[i, k] += dithered(s * scale, dither >> _S16)
+def _dithered(value: Any, dither: Any) -> Any:
+    """⌊value + d⌋, modulo 2^64: a whole number that is right on average."""
+    d = _float_of((dither & _DITHER) | _FLOAT_ONE)
+    return _bits_of(value - 1.5 + d + _WHOLE) - _WHOLE_BITS
 
 
 @numba.njit(cache=True)
-def combine_dealt(
+def _mixed_numbers(seed: Any, count: int) -> Any:
+    found = np.empty(count, np.uint64)
+    for i in range(count):
+        found[i] = mixed(seed + np.uint64(i))
+    return found
+
+
+@numba.njit(cache=True)
+def less_dealt(masks: Any, multiples: Any, scale: float, seed: Any, words: Any) -> None:
+    """Replace a block's words by cosines and sines of κ·u, in fixed point, less them."""
+    count, terms = len(masks), len(multiples)
+    numbers = _mixed_numbers(seed, count)
+    for k in range(terms):
+        multiple, term = multiples[k], mixed(np.uint64(k))
+        cosines = words[k * count : (k + 1) * count]
+        sines = words[(terms + k) * count : (terms + k + 1) * count]
+        for i in range(count):
+            s, c = sine_cosine(masks[i] * multiple)
+            dither = _dithers(numbers[i], term)
+            cosines[i] = _dithered(c * scale, dither << _DITHER1) - cosines[i]
+            sines[i] = _dithered(s * scale, dither << _DITHER2) - sines[i]
+
+
+@numba.njit(cache=True)
+def add_waves(
     opened: Any,
     multiples: Any,
     odd: Any,
     even: Any,
     seed: Any,
-    cosines: Any,
-    sines: Any,
-    apart: Any,
-    out: Any,
-) -> Any:
-    """A party's share of Σ_k odd_k sin(κ_k z) for every number, and of the totals of even terms.
+    words: Any,
+    odds: Any,
+    evens: Any,
+) -> None:
+    """Add a party's shares of Σ_k odd_k sin(κ_k z) and Σ_k even_k cos(κ_k z), number by number.
 
-    ``odd`` and ``even`` are in fixed point already; returns shares of ΣΣ even_k cos(κ_k z), over
-    all numbers but those ``apart``, and over these.
+    Factors are in fixed point already, ``words`` what is dealt for this block.
     """
-    others, aside, terms = np.uint64(0), np.uint64(0), len(multiples)
-    sine, cosine = np.empty(terms), np.empty(terms)
-    # One of the two is often all zeros, which are zero dithered too.
-    some_odd, some_even = np.any(odd != 0.0), np.any(even != 0.0)
-    for i in range(len(opened)):
-        # Apart from the rest, several at once.
-        for k in range(terms):
-            sine[k], cosine[k] = sine_cosine(opened[i] * multiples[k])
-        share, total, first = np.uint64(0), np.uint64(0), seed + np.uint64(i * terms)
-        if some_odd:
-            for k in range(terms):
-                dither = mixed(first + np.uint64(k))
-                share += dithered(odd[k] * sine[k], dither) * cosines[i, k]
-                share -= dithered(odd[k] * cosine[k], dither >> _S16) * sines[i, k]
-        if some_even:
-            for k in range(terms):
-                dither = mixed(first + np.uint64(k))
-                total += dithered(even[k] * cosine[k], dither >> _S32) * cosines[i, k]
-                total += dithered(even[k] * sine[k], dither >> _S48) * sines[i, k]
-        out[i] += share
-        if apart[i]:
-            aside += total
-        else:
-            others += total
-    return others, aside
+    count, terms = len(opened), len(multiples)
+    numbers = _mixed_numbers(seed, count)
+    sine, cosine = np.empty(count), np.empty(count)
+    for k in range(terms):
+        multiple, term, a, b = multiples[k], mixed(np.uint64(k)), odd[k], even[k]
+        cosines = words[k * count : (k + 1) * count]
+        sines = words[(terms + k) * count : (terms + k + 1) * count]
+        # Apart from the rest: together they take more registers than there are.
+        for i in range(count):
+            sine[i], cosine[i] = sine_cosine(opened[i] * multiple)
+        for i in range(count):
+            dither = _dithers(numbers[i], term)
+            odds[i] += (
+                _dithered(a * sine[i], dither << _DITHER1) * cosines[i]
+                - _dithered(a * cosine[i], dither << _DITHER2) * sines[i]
+            )
+            evens[i] += (
+                _dithered(b * cosine[i], dither << _DITHER3) * cosines[i]
+                + _dithered(b * sine[i], dither >> _DITHER4) * sines[i]
+            )
+
+
+@numba.njit(cache=True)
+def add_cosines(opened: Any, multiples: Any, even: Any, seed: Any, words: Any, evens: Any) -> None:
+    """The even half of `add_waves`."""
+    count, terms = len(opened), len(multiples)
+    numbers = _mixed_numbers(seed, count)
+    for k in range(terms):
+        multiple, term, b = multiples[k], mixed(np.uint64(k)), even[k]
+        cosines = words[k * count : (k + 1) * count]
+        sines = words[(terms + k) * count : (terms + k + 1) * count]
+        for i in range(count):
+            s, c = sine_cosine(opened[i] * multiple)
+            dither = _dithers(numbers[i], term)
+            evens[i] += (
+                _dithered(b * c, dither << _DITHER3) * cosines[i]
+                + _dithered(b * s, dither >> _DITHER4) * sines[i]
+            )

@@ -210,7 +210,8 @@ class SealedParty(SlopeShares):
         problems, table = self._known(message.problems), self._whole
         if message.point.shape != (len(self._vectors), len(problems)):
             raise malformed("point", "does not have a coefficient of every vector")
-        if not all(np.isin(problems, v.problems).all() for v in self._vectors):
+        asked = set(problems.tolist())
+        if not all(asked.issubset(vector.problems.tolist()) for vector in self._vectors):
             raise malformed("problems", "are not those of all vectors")
         self._limit.ask_point()
         self._problems = problems
@@ -308,23 +309,17 @@ class SealedParty(SlopeShares):
         ):
             raise malformed("noise", "is less than products need, or more")
         dealt = self._dealt(message.dealt)
-        shape = *opened.shape, 2
-        shares = dealt.take(f"{serial} low", *shape), dealt.take(f"{serial} top", *shape)
-        new = cut_vector(opened, problems, shares, widths.cut)
-        self._vectors.append(new)
-        many = len(bits), *shape
-        parts = (
-            dealt.take(f"{serial} ll", len(bits), len(problems), 2),
-            dealt.take(f"{serial} lt", *many),
-            dealt.take(f"{serial} tl", *many),
-            dealt.take(f"{serial} tt", *many),
+        one, many = opened.shape, (len(bits), *opened.shape)
+        low, top, *parts = dealt.take_wide(
+            f"{serial} products", one, one, many[:2], many, many, many
         )
         dealt.end()
-        products = product_share(new, stacked(self._vectors, problems), parts, self._first)
-        found: list[int] = []
-        for number, (share, size) in enumerate(zip(products, bits, strict=True)):
-            label = f"{serial} product {number}"
-            found += numbers_of(plus(share, noise(self._own_seed, label, size, len(problems))))
+        new = cut_vector(opened, problems, (low, top), widths.cut)
+        self._vectors.append(new)
+        shares = product_share(new, stacked(self._vectors, problems), parts, self._first)
+        sizes = [size for size in bits for _ in problems]
+        drawn = noise(self._own_seed, f"{serial} products", sizes)
+        found = numbers_of(plus(shares.reshape(-1, 2), drawn))
         return ProductsReply(products=pack_shares(self._cipher, "products", found, _WIDE))
 
     def _known(self, problems: Ints) -> Ints:

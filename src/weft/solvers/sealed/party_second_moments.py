@@ -23,6 +23,7 @@ from weft.protocol.message import malformed
 from weft.solvers.base import MomentShare, MomentShares
 from weft.solvers.party_context import PartyContext
 from weft.solvers.sealed.digit_widths import CELL_BITS, FEWEST_BENDS, SUM_NOISE
+from weft.solvers.sealed.masked_sine_kernels import add_cosines
 from weft.solvers.sealed.messages import (
     BENDS,
     CELLS,
@@ -51,7 +52,7 @@ from weft.solvers.sealed.second_moment_guard import (
     row_groups,
     told_by_moments,
 )
-from weft.solvers.sealed.second_moment_kernels import combine_cosines, cross_products
+from weft.solvers.sealed.second_moment_kernels import cross_products
 from weft.solvers.sealed.sine_series import SERIES
 from weft.solvers.sealed.table_positions import WholeTable
 from weft.solvers.settings import Settings
@@ -186,14 +187,11 @@ class SealedMomentsParty(SealedParty):
         series = SERIES[message.series]
         self._bend_digits, self._cut_digits = message.width, slope - message.width
         dealt = self._dealt(message.dealt)
-        shape = opened.shape[1], series.terms
-        cosines = dealt.take(f"{self._serial} bend cosines", *shape)
-        sines = dealt.take(f"{self._serial} bend sines", *shape)
-        dealt.end()
         shares = np.zeros(opened.shape, np.uint64)
-        dither = np.uint64(self._pads.common_word(f"{self._label()} bend"))
         factors = series.bends * 2.0 ** self._widths.public(series)
-        combine_cosines(opened[0], series.words, factors, dither, cosines, sines, shares[0])
+        for at, seed, words in self._blocks(opened.shape, "bend", series.terms, dealt):
+            add_cosines(opened[at], series.words, factors, seed, words, shares[at])
+        dealt.end()
         self._sums_label, self._bend_error = f"{self._label()} sums", series.bend_error
         return BendsReply(
             bends=self._hide(shares + self._mask("bends", *shares.shape)),
@@ -204,7 +202,7 @@ class SealedMomentsParty(SealedParty):
         """Shares of Σσ'(z) over groups of rows, with noise that even the dealer does not know."""
         groups = row_groups(self._whole)
         bits = self._widths.slope + SUM_NOISE
-        drawn = noise(self._own_seed, f"{self._serial} sums", bits, len(groups))[:, 0]
+        drawn = noise(self._own_seed, f"{self._serial} sums", [bits] * len(groups))[:, 0]
         sums: Words = drawn + np.array([shares[rows].sum() for rows in groups], np.uint64)
         return sums
 

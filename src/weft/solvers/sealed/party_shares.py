@@ -6,15 +6,28 @@ party alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Ints
-from weft.crypto.primitives.seeded_words import Words, seeded_words
+from weft.crypto.primitives.seeded_words import MARGIN, SeededStream, Words, seeded_words
 from weft.errors import ProtocolError
-from weft.solvers.sealed.wide_ring import Wide, inner, minus, plus, times, wide_of, widened
+from weft.solvers.sealed.wide_ring import (
+    Wide,
+    inner,
+    minus,
+    plus,
+    summed,
+    times,
+    wide_of,
+    wide_of_signed,
+    widened,
+)
 
 _U63, _ONE = np.uint64(63), np.uint64(1)
 _LOW63 = np.uint64((1 << 63) - 1)
@@ -32,12 +45,31 @@ class DealtShares:
         """The next share."""
         if self._sent is None:
             return seeded_words(self._seed, label, *shape)
-        count = int(np.prod(shape))
+        return self._next(prod(shape)).reshape(shape)
+
+    def take_wide(self, label: str, *shapes: tuple[int, ...]) -> list[Wide]:
+        """Several at once, of numbers modulo 2^128."""
+        sizes = [prod(shape) for shape in shapes]
+        parts = np.split(self.take(label, sum(sizes), 2), np.cumsum(sizes)[:-1])
+        return [part.reshape(*shape, 2) for part, shape in zip(parts, shapes, strict=True)]
+
+    def blocks(self, label: str, sizes: list[int]) -> Iterator[Words]:
+        """The same in blocks of so many words, each of which is overwritten by the next."""
+        if self._sent is not None:
+            yield from map(self._next, sizes)
+            return
+        stream = SeededStream(self._seed, label)
+        room = np.empty(max(sizes, default=0) + MARGIN, np.uint64)
+        for size in sizes:
+            yield stream.fill(room[: size + MARGIN])
+
+    def _next(self, count: int) -> Words:
+        assert self._sent is not None
         part = self._sent[self._at : self._at + count]
         if len(part) < count:
             raise ProtocolError("the dealer sent fewer words than it should")
         self._at += count
-        return part.reshape(shape)
+        return part
 
     def end(self) -> None:
         """Nothing may be left."""
@@ -61,11 +93,13 @@ class SharedVector:
 
     def of(self, problems: Ints) -> SharedVector:
         """The same for some of the problems."""
+        if np.array_equal(problems, self.problems):
+            return self
         places = np.searchsorted(self.problems, problems)
         parts = (part[places] for part in (self.public, self.sign, self.low, self.top))
         return SharedVector(problems, *parts)
 
-    @property
+    @cached_property
     def mask(self) -> Wide:
         """Its share of the mask."""
         return minus(self.low, times(self.sign, self.top))
@@ -102,9 +136,7 @@ def cut_vector(opened: Words, problems: Ints, shares: tuple[Wide, Wide], cut: in
     return SharedVector(problems, public, sign, *shares)
 
 
-def product_share(
-    new: SharedVector, old: SharedVector, dealt: tuple[Wide, Wide, Wide, Wide], first: bool
-) -> Wide:
+def product_share(new: SharedVector, old: SharedVector, dealt: list[Wide], first: bool) -> Wide:
     """A share of new·old, per problem, from shares of products of their masks' parts.
 
     ``old`` may be many vectors at once.
@@ -121,13 +153,9 @@ def combined(
     vectors: list[SharedVector], coefficients: NDArray[np.int64], problems: Ints, first: bool
 ) -> Wide:
     """A share of Σ_j M_j v_j, per problem."""
-    total: Wide | None = None
-    for vector, row in zip(vectors, coefficients, strict=True):
-        factors = wide_of(row.tolist())[:, None]
-        part = times(vector.of(problems).share(first), factors)
-        total = part if total is None else plus(total, part)
-    assert total is not None
-    return total
+    shares = np.stack([vector.of(problems).share(first) for vector in vectors])
+    parts = times(shares, wide_of_signed(coefficients)[:, :, None])
+    return summed(np.moveaxis(parts, 0, -2))
 
 
 def cut_scores(opened: Words, shares: tuple[Words, Words], digits: int, first: bool) -> Words:
@@ -144,12 +172,8 @@ def cut_scores(opened: Words, shares: tuple[Words, Words], digits: int, first: b
     return share
 
 
-def noise(seed: bytes, label: str, bits: int, count: int) -> Wide:
-    """A party's own noise, even within ±2^(bits − 1)."""
-    words = seeded_words(seed, label, count, 2).copy()
-    if bits < 64:
-        words[:, 0] &= np.uint64((1 << bits) - 1)
-        words[:, 1] = 0
-    else:
-        words[:, 1] &= np.uint64((1 << (bits - 64)) - 1)
-    return minus(words, wide_of([1 << (bits - 1)] * count))
+def noise(seed: bytes, label: str, bits: list[int]) -> Wide:
+    """A party's own noise, each even within ±2^(bits − 1)."""
+    words = seeded_words(seed, label, len(bits), 2)
+    even = words & wide_of([(1 << size) - 1 for size in bits])
+    return minus(even, wide_of([1 << (size - 1) for size in bits]))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from weft.array_types import Floats, Ints
+from weft.array_types import Ints
 from weft.crypto.primitives.seeded_words import Words
 from weft.errors import ProtocolError
 from weft.protocol.message import malformed
@@ -18,7 +20,7 @@ from weft.solvers.sealed.digit_widths import (
     loss_digits,
 )
 from weft.solvers.sealed.fold_rows import FoldRows, with_fold
-from weft.solvers.sealed.masked_sine_kernels import combine_dealt
+from weft.solvers.sealed.masked_sine_kernels import add_cosines, add_waves, blocks_of
 from weft.solvers.sealed.party_shares import DealtShares, noise
 from weft.solvers.sealed.phase_order import PhaseOrder
 from weft.solvers.sealed.share_scalars import pack_shares
@@ -28,7 +30,7 @@ from weft.solvers.sealed.wide_ring import numbers_of
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
 
-_FULL = 64
+_FULL, _RING = 64, 1 << 64
 
 
 class SlopeShares(PhaseOrder):
@@ -54,23 +56,20 @@ class SlopeShares(PhaseOrder):
         digits = loss_digits(self._whole.n_rows, series)
         slow, fast = series.even[:LOSS_TERMS], series.even.copy()
         fast[:LOSS_TERMS] = 0.0
-        slopes, totals = self._combine(
-            opened,
-            series.words,
-            "wave",
-            (
-                series.odd * 2.0 ** widths.public(series),
-                fast * 2.0 ** (digits.total - widths.dealt(series)),
-            ),
-            dealt,
-        )
-        factors = np.zeros(LOSS_TERMS), slow * 2.0 ** (digits.total - digits.dealt)
-        _, more = self._combine(opened, series.words[:LOSS_TERMS], "loss", factors, dealt)
-        pairs = list(zip(totals, more, strict=True))
-        trained = [some[0] + others[0] for some, others in pairs]
-        folded = [pairs[at] for at in with_fold(self._all_problems, self._problems).tolist()]
-        left_out = [some[1] + others[1] for some, others in folded]
-        return slopes, self._tell("losses", trained + left_out, digits.noise)
+        slopes, losses = np.zeros(opened.shape, np.uint64), np.zeros(opened.shape, np.uint64)
+        odd = series.odd * 2.0 ** widths.public(series)
+        even = fast * 2.0 ** (digits.total - widths.dealt(series))
+        for at, seed, words in self._blocks(opened.shape, "wave", series.terms, dealt):
+            add_waves(opened[at], series.words, odd, even, seed, words, slopes[at], losses[at])
+        even = slow * 2.0 ** (digits.total - digits.dealt)
+        for at, seed, words in self._blocks(opened.shape, "loss", LOSS_TERMS, dealt):
+            add_cosines(opened[at], series.words[:LOSS_TERMS], even, seed, words, losses[at])
+        left_out = self._fold_rows.left_out(self._problems)
+        held = [int(row[out].sum()) for row, out in zip(losses, left_out, strict=True)]
+        trained = [int(row.sum()) - out for row, out in zip(losses, held, strict=True)]
+        folded = with_fold(self._all_problems, self._problems).tolist()
+        told = trained + [held[at] for at in folded]
+        return slopes, self._tell("losses", told, digits.noise)
 
     def _alarms(self, opened: Words, series: Series, period: int, dealt: DealtShares) -> bytes:
         """Shares of Σ sin⁸(πz/P), with noise."""
@@ -78,51 +77,34 @@ class SlopeShares(PhaseOrder):
         if period & (period - 1) or not 2 * series.reach <= period <= 1 << (64 - SCORE_BITS):
             raise malformed("period", "is none that the alarm can have")
         _, public = alarm_bits(rows)
-        factors = np.zeros(ALARM_TERMS), EIGHTH_POWER * 2.0**public
-        _, totals = self._combine(opened, alarm_multiples(period), "alarm", factors, dealt)
+        multiples, even = alarm_multiples(period), EIGHTH_POWER * 2.0**public
+        alarms = np.zeros(opened.shape, np.uint64)
+        for at, seed, words in self._blocks(opened.shape, "alarm", ALARM_TERMS, dealt):
+            add_cosines(opened[at], multiples, even, seed, words, alarms[at])
         size = alarm_noise_bits(rows, series.reach, period, self._parties)
         # Over all rows: what folds leave out must lie in the reach of the series too.
-        return self._tell("alarms", [sum(each) for each in totals], size)
+        return self._tell("alarms", [int(row.sum()) for row in alarms], size)
 
-    def _combine(
-        self,
-        opened: Words,
-        multiples: Words,
-        name: str,
-        factors: tuple[Floats, Floats],
-        dealt: DealtShares,
-    ) -> tuple[Words, list[tuple[int, int]]]:
-        """Shares of odd terms per score, and of totals of even ones.
-
-        The latter are per problem, over rows that it trains on and over those that it leaves out.
-        """
-        problems, rows = opened.shape
-        shape = problems * rows, len(multiples)
-        cosines = dealt.take(f"{self._serial} {name} cosines", *shape)
-        sines = dealt.take(f"{self._serial} {name} sines", *shape)
-        shares, totals = np.zeros(opened.shape, np.uint64), []
-        left_out = self._fold_rows.left_out(self._problems)
-        for problem in range(problems):
-            part = slice(problem * rows, (problem + 1) * rows)
-            # All parties round alike, other problems otherwise.
-            dither = np.uint64(self._pads.common_word(f"{self._label()} {name} {problem}"))
-            totals.append(
-                combine_dealt(
-                    opened[problem],
-                    multiples,
-                    *factors,
-                    dither,
-                    cosines[part],
-                    sines[part],
-                    left_out[problem],
-                    shares[problem],
-                )
-            )
-        return shares, [(int(used), int(held)) for used, held in totals]
+    def _blocks(
+        self, shape: tuple[int, ...], name: str, terms: int, dealt: DealtShares
+    ) -> Iterator[tuple[tuple[int, slice], np.uint64, Words]]:
+        """Problem and rows of every block, where its dithers begin, and its share of waves."""
+        problems, rows = shape
+        # All parties round alike, other problems otherwise.
+        dithers = [
+            self._pads.common_word(f"{self._label()} {name} {problem}")
+            for problem in range(problems)
+        ]
+        places = [(problem, part) for problem in range(problems) for part in blocks_of(rows)]
+        sizes = [2 * terms * (part.stop - part.start) for _, part in places]
+        words = dealt.blocks(f"{self._serial} {name}", sizes)
+        for (problem, part), some in zip(places, words, strict=True):
+            seed = np.uint64((dithers[problem] + part.start) % _RING)
+            yield (problem, part), seed, some
 
     def _tell(self, field: str, totals: list[int], size: int) -> bytes:
         """Shares of totals with this party's noise, for the coordinator to read in sum."""
         label = f"{self._serial} {field}"
-        drawn = numbers_of(noise(self._own_seed, label, size, len(totals)))
+        drawn = numbers_of(noise(self._own_seed, label, [size] * len(totals)))
         noisy = [share + extra for share, extra in zip(totals, drawn, strict=True)]
         return pack_shares(self._cipher, field, noisy, _FULL)

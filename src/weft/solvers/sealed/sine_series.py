@@ -16,6 +16,7 @@ from scipy.special import expit
 
 from weft.array_types import Floats
 from weft.crypto.primitives.seeded_words import Words
+from weft.solvers.sealed.masked_sine_kernels import SINE_ERROR
 from weft.solvers.sealed.sine_terms import TERMS
 
 #: Binary digits of a score behind the point: it lies within ±2^17.
@@ -76,7 +77,8 @@ class Series:
         z = self._grid
         true = expit(z) * expit(-z)
         off = np.abs(np.cos(np.outer(z, self.frequencies)) @ self.bends - true).max()
-        return float(off + self._between(float(np.abs(self.bends) @ self.frequencies**2) + 0.13))
+        between = self._between(float(np.abs(self.bends) @ self.frequencies**2) + 0.13)
+        return float(off + between) + _rounding(self.bends)
 
     @cached_property
     def level(self) -> float:
@@ -89,15 +91,15 @@ class Series:
         """How far the slope may be off, for any score in reach."""
         z = self._grid
         off = np.abs(np.sin(np.outer(z, self.frequencies)) @ self.odd - (expit(z) - 0.5)).max()
-        return float(off + self._between(float(np.abs(self.odd) @ self.frequencies**2) + 0.1))
+        between = self._between(float(np.abs(self.odd) @ self.frequencies**2) + 0.1)
+        return float(off + between) + _rounding(self.odd)
 
     @cached_property
     def loss_error(self) -> float:
         """How far a loss may be off, for any score in reach."""
         left = self._loss_left
-        return float(0.5 * (left.max() - left.min())) + self._between(
-            float(np.abs(self.even) @ self.frequencies**2) + 0.25
-        )
+        between = self._between(float(np.abs(self.even) @ self.frequencies**2) + 0.25)
+        return float(0.5 * (left.max() - left.min())) + between + _rounding(self.even)
 
     @property
     def _grid(self) -> Floats:
@@ -112,6 +114,11 @@ class Series:
     def _between(self, curvature: float) -> float:
         """What a function of that curvature may add between two points of the grid."""
         return curvature * (self.reach / (_POINTS - 1)) ** 2 / 8.0
+
+
+def _rounding(factors: Floats) -> float:
+    """What sines of opened and of dealt words add to a sum, each off by as much as they may be."""
+    return float(4 * SINE_ERROR * np.abs(factors).sum())
 
 
 #: By reach, the shortest first: a run takes the next where scores come too near to the end.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numba
@@ -18,14 +19,23 @@ _HALF, _LOW = np.uint64(32), np.uint64((1 << 32) - 1)
 
 def widened(words: Words) -> Wide:
     """Words as numbers modulo 2^128."""
-    return np.stack([words, np.zeros_like(words)], axis=-1)
+    wide: Wide = np.zeros((*words.shape, 2), np.uint64)
+    wide[..., 0] = words
+    return wide
 
 
 def wide_of(numbers: list[int]) -> Wide:
-    """Whole numbers, one by one."""
+    """Whole numbers of any size, one by one."""
     mask = (1 << 64) - 1
     pairs = [(n & mask, (n >> 64) & mask) for n in numbers]
     return np.array(pairs, np.uint64).reshape(len(numbers), 2)
+
+
+def wide_of_signed(numbers: NDArray[np.int64]) -> Wide:
+    """Whole numbers of 64 bits."""
+    wide = widened(numbers.view(np.uint64))
+    wide[..., 1] = (numbers >> 63).view(np.uint64)
+    return wide
 
 
 def numbers_of(wide: Wide) -> list[int]:
@@ -39,14 +49,12 @@ def numbers_of(wide: Wide) -> list[int]:
 
 def plus(a: Wide, b: Wide) -> Wide:
     """a + b."""
-    low = a[..., 0] + b[..., 0]
-    return np.stack([low, a[..., 1] + b[..., 1] + (low < a[..., 0])], axis=-1)
+    return _by_entry(_plus, a, b)
 
 
 def minus(a: Wide, b: Wide) -> Wide:
     """a − b."""
-    borrow = a[..., 0] < b[..., 0]
-    return np.stack([a[..., 0] - b[..., 0], a[..., 1] - b[..., 1] - borrow], axis=-1)
+    return _by_entry(_minus, a, b)
 
 
 def spread(wide: Wide) -> Words:
@@ -70,17 +78,27 @@ def shifted_down(wide: Wide, bits: int) -> Words:
 
 def times(a: Wide, b: Wide) -> Wide:
     """a · b, entry by entry."""
-    shape = np.broadcast_shapes(a.shape, b.shape)
-    flat = [np.ascontiguousarray(np.broadcast_to(x, shape)).reshape(-1, 2) for x in (a, b)]
-    return np.asarray(_times(*flat)).reshape(shape)
+    return _by_entry(_times, a, b)
 
 
 def inner(a: Wide, b: Wide) -> Wide:
     """Σ a · b over the last axis of numbers."""
-    product = times(a, b)
-    return np.asarray(_summed(product.reshape(-1, product.shape[-2], 2))).reshape(
-        *product.shape[:-2], 2
-    )
+    return summed(times(a, b))
+
+
+def summed(wide: Wide) -> Wide:
+    """The sum over the last axis of numbers."""
+    found: Wide = _summed(wide.reshape(-1, wide.shape[-2], 2))
+    return found.reshape(*wide.shape[:-2], 2)
+
+
+def _by_entry(kernel: Callable[[Wide, Wide], Wide], a: Wide, b: Wide) -> Wide:
+    """Compiled loops: there are few numbers, and many calls."""
+    if a.shape != b.shape:
+        shape = np.broadcast_shapes(a.shape, b.shape)
+        a, b = np.broadcast_to(a, shape), np.broadcast_to(b, shape)
+    flat = (np.ascontiguousarray(x).reshape(-1, 2) for x in (a, b))
+    return kernel(*flat).reshape(a.shape)
 
 
 @numba.njit(cache=True, inline="always")
@@ -91,6 +109,24 @@ def _product(a0: Any, a1: Any, b0: Any, b1: Any) -> Any:
     middle = (low >> _HALF) + (cross & _LOW) + (other & _LOW)
     carried = high + (cross >> _HALF) + (other >> _HALF) + (middle >> _HALF)
     return a0 * b0, carried + a0 * b1 + a1 * b0
+
+
+@numba.njit(cache=True)
+def _plus(a: Any, b: Any) -> Any:
+    out = np.empty_like(a)
+    for i in range(a.shape[0]):
+        low = a[i, 0] + b[i, 0]
+        out[i, 0], out[i, 1] = low, a[i, 1] + b[i, 1] + np.uint64(low < a[i, 0])
+    return out
+
+
+@numba.njit(cache=True)
+def _minus(a: Any, b: Any) -> Any:
+    out = np.empty_like(a)
+    for i in range(a.shape[0]):
+        borrow = np.uint64(a[i, 0] < b[i, 0])
+        out[i, 0], out[i, 1] = a[i, 0] - b[i, 0], a[i, 1] - b[i, 1] - borrow
+    return out
 
 
 @numba.njit(cache=True)
