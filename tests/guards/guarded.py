@@ -93,6 +93,7 @@ def roster_of(
                 labelled=tuple(tile.labelled for tile in held),
                 labels=tuple(np.zeros(tile.n, np.uint64) for tile in held),
                 loose=np.concatenate(mine),
+                bare=np.zeros(0, np.uint64),
                 similar=np.concatenate(theirs),
             )
         )

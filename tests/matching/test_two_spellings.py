@@ -1,5 +1,6 @@
 """What two parties write in two ways stops a run, whoever coordinates it, from tokens alone."""
 
+import re
 from itertools import combinations
 
 import numpy as np
@@ -11,9 +12,10 @@ from weft import Federation, Preprocessing, Settings, Tile
 from weft.errors import DataError, WeftError
 from weft.federation import label_vocabularies
 from weft.federation.label_vocabularies import all_coded, check_vocabularies, mapping_between
+from weft.matching import id_normalization, two_spellings
 from weft.matching.id_normalization import loose_features
 from weft.matching.messages import SIMILAR, SimilarRequest
-from weft.matching.two_spellings import SimilarNames
+from weft.matching.two_spellings import SimilarNames, TwoWritings
 
 SETTINGS = Settings(lam=0.1, loss="squared", cipher="pad")
 
@@ -54,8 +56,8 @@ def test_two_spellings_of_a_column_never_train_silently():
     with pytest.raises(DataError, match=r"north and south have 1 column\(s\)") as caught:
         assembled(north, south)
     said = str(caught.value)
-    assert "north: 'LIMIT_BAL' of north.csv" in said
-    assert "south: 'limit_bal' of south.csv" in said
+    assert "north: in two spellings: 'LIMIT_BAL' of north.csv" in said
+    assert "south: in two spellings: 'limit_bal' of south.csv" in said
     assert caught.value.told == SimilarNames.TOLD
     how = {"confirmed": ("names",), "confirm_separate_ids": True}
     # With the constant column.
@@ -103,6 +105,59 @@ def test_many_ids_that_differ_in_zeros_only_stop_a_run():
     assert "north" not in caught.value.told.replace("the coordinator's log names", "")
     how = {"confirmed": ("ids",), "confirm_separate_ids": True}
     assert assembled(north, south, **how).mismatches
+
+
+@pytest.mark.parametrize("matching", ["hmac", "oprf"])
+@pytest.mark.parametrize(
+    ("north", "south", "words"),
+    [
+        ("p-", "", r"30 id\(s\) of north would occur at south too"),
+        ("", "p-00", r"30 id\(s\) of south would occur at north too"),
+        ("n-", "s-", r"30 id\(s\) of north and south would meet without what all ids of each"),
+    ],
+)
+def test_ids_that_meet_without_what_all_begin_with_stop_a_run(north, south, words, matching):
+    """From tokens, without a name of the letters."""
+    tiles = tile(["x", "y"], north), tile(["u", "v"], south)
+    with pytest.raises(DataError, match=words) as caught:
+        assembled(*tiles, matching=matching)
+    assert "id_prefix" in caught.value.told
+    assert not any(name in caught.value.told for name in ("north", "south", "30", "p-"))
+    how = {"confirmed": ("ids",), "confirm_separate_ids": True}
+    assert assembled(*tiles, matching=matching, **how).n_samples == 60
+
+
+def test_letters_of_its_own_before_other_samples_are_no_slip():
+    """Two parties with the same columns number their own samples; or ids meet as they are."""
+    assert assembled(tile(["x", "y"], "n-"), tile(["x", "y"], "s-")).n_samples == 60
+    assert assembled(tile(["x", "y"], "n-"), tile(["u", "v"], "n-")).n_samples == 30
+    how = {"confirm_separate_ids": True}
+    assert assembled(tile(["x"], "n-"), tile(["u"], "s-"), **how).n_samples == 60
+
+
+def test_of_many_ids_some_are_compared_without_what_all_begin_with(monkeypatch):
+    """The same ones at both parties, from which follows about how many would meet."""
+    monkeypatch.setattr(id_normalization, "MOST_BARE", 50)
+    monkeypatch.setattr(two_spellings, "MOST_BARE", 50)
+    seen = []
+    tiles = {"north": (tile(["x"], "n-", rows=400),), "south": (tile(["u"], "s-", rows=200),)}
+    with pytest.raises(DataError) as caught:
+        Federation(tiles, record=seen.append).assemble(SETTINGS)
+    told = {one.party: one.reply["bare"] for one in seen if one.phase == "match.tokens"}
+    assert [len(tokens) for tokens in told.values()] == [50, 50]
+    estimate = int(re.search(r"(\d+) id", str(caught.value))[1])
+    # About half of north's fifty are among south's: 200 meet in truth, give or take.
+    assert 100 <= estimate <= 300
+
+
+@pytest.mark.parametrize(
+    ("count", "least", "told"),
+    [(4812, 10, "at least 4800"), (4812, 1, "at least 4800"), (39, 10, "at least 30"),
+     (39, 11, "ids"), (9, 10, "ids"), (120, 65, "at least 100"), (7, 1, "at least 7")],
+)  # fmt: skip
+def test_a_check_rounds_down_how_many_ids_would_meet(count, least, told):
+    found = TwoWritings("{} of north", count, told="ids").in_a_check(least)
+    assert found == f"{told} ids of north".replace("ids ids", "ids")
 
 
 @pytest.mark.parametrize(

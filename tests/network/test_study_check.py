@@ -122,6 +122,47 @@ def test_what_is_written_in_two_ways_is_told_and_the_rest_counted(tmp_path, keys
         show_check(found, "weft submit", json=True)
 
 
+def rewritten(begin="n", factor=1.0):
+    """South's ids begin otherwise, and its ages, as north's, are of a size that tells units."""
+    held = tiles()
+    for name, (tile,) in held.items():
+        at = tile.features.tolist().index("age") if "age" in tile.features.tolist() else None
+        if at is not None:
+            tile.block[:, at] = 50 + 9 * tile.block[:, at]
+        if name == "south":
+            tile.block[:, at] *= factor
+            ids = [begin + one[1:] for one in tile.ids.tolist()]
+            held[name] = (Tile.make(ids, tile.features.tolist(), tile.block, tile.labels),)
+    return held
+
+
+@pytest.mark.parametrize(
+    ("held", "slip", "words"),
+    [
+        (rewritten(begin="N-"), "ids", "at least 40 ids of north and south differ only in"),
+        (rewritten(begin=""), "ids", "at least 40 ids of north would occur at south too, without"),
+        (rewritten(begin="s"), "ids", "at least 40 ids of south and west would meet without what"),
+        (rewritten(factor=100.0), "units", "1 column(s) of south are about 100 times as large"),
+    ],
+)  # fmt: skip
+def test_near_misses_are_told_with_counts_before_training(
+    tmp_path, keys, caplog, held, slip, words
+):
+    """Forty samples meet, four are in a group too small to be counted: told rounded down."""
+    found = read_check(MemberSites(tmp_path, keys, held, terms=TERMS).ask(task(), Watching))
+    assert any(words in doubt for doubt in found["doubts"])
+    assert "match.view" not in Watching.phases
+    with pytest.raises(ConfigError):
+        show_check(found, "weft submit", json=True)
+    # Which column it is, the site's own log has, and nothing that left it.
+    assert "'age'" not in json.dumps(found)
+    assert ("'age' (median" in caplog.text) == (slip == "units")
+    how = Preprocessing(scaling="standard", confirmed=(slip,), confirm_separate_ids=True)
+    asked = task(preprocessing=how)
+    sites = MemberSites(tmp_path / "again", keys, held, terms=TERMS)
+    assert read_check(sites.ask(asked))["doubts"] == []
+
+
 def test_labels_in_other_words_stop_before_any_token(tmp_path, keys):
     words = np.where(np.arange(100) % 2, "yes", "no")
     sites = MemberSites(tmp_path, keys, tiles(south=(CUTS["south"][1], words)), terms=TERMS)
@@ -148,17 +189,21 @@ def test_sites_say_what_they_would_refuse_without_counts(tmp_path, keys):
     assert not any(re.search(r"\b(4|20|36|40|44|60|80)\b", sentence) for _, sentence in said)
 
 
-def all_that_is_told(folder, keys, held, asked):
+def all_that_is_told(folder, keys, held, asked, terms=TERMS):
     """What a submitter gets of a check, or why it got nothing."""
     try:
-        return read_check(MemberSites(folder, keys, held, terms=TERMS).ask(asked))
+        return read_check(MemberSites(folder, keys, held, terms=terms).ask(asked))
     except WeftError as error:
         return error.told
 
 
 @pytest.mark.parametrize("solver", ["auto", "sealed"])
-def test_no_min_batch_of_a_submitter_tells_the_size_of_a_small_group(tmp_path, keys, solver):
-    """South and west share four samples that north lacks, or seven: no check differs in a word."""
+@pytest.mark.parametrize("own", [TERMS, OPEN], ids=["sites say ten", "the submitter's counts"])
+def test_no_min_batch_of_a_submitter_tells_the_size_of_a_small_group(tmp_path, keys, solver, own):
+    """South and west share four samples that north lacks, or seven: no check differs in a word.
+
+    On shares they are left out of the run, which is told; in sums they are only left out of counts.
+    """
     asked = [
         task(
             settings=Settings(lam=0.1, loss="logistic", solver=solver),
@@ -176,12 +221,16 @@ def test_no_min_batch_of_a_submitter_tells_the_size_of_a_small_group(tmp_path, k
         held = tiles(cuts)
         told.append(
             [
-                all_that_is_told(tmp_path / f"{small}-{i}", keys, held, one)
+                all_that_is_told(tmp_path / f"{small}-{i}", keys, held, one, own)
                 for i, one in enumerate(asked)
             ]
         )
     assert told[0] == told[1]
     assert told[0][0]["groups"][-1]["samples"] == "<10"
+    assert told[0][0]["left_out"] == (solver == "sealed")
+    # What is left out, and what is not, is not for the forecast to say.
+    assert not any("leaves no sample" in line for line in told[0][0]["outlook"])
+    assert isinstance(told[0][1], str) == (solver == "sealed" and own is OPEN)
 
 
 def test_labels_that_a_study_names_are_not_found_out(tmp_path, keys):

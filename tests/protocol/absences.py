@@ -45,6 +45,7 @@ MODES = {
     "hyfdca.weights.counted": "the whole norm is told, not its change",
     "hyfdca.weights.every": "less is told: inner products of the samples drawn only",
     "hyfdca.weights.measure": "less is told: no scalars",
+    "match.view.units": "less is told: no tokens of how large columns are",
     "measure.losses.keep": "no older model may be released any more",
     "measure.losses.send": "feature sums are told, not posted dual variables",
     "measure.norms.keep": "no older model may be released any more",

@@ -8,12 +8,13 @@ columns are compared for their units.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations, takewhile
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.config.schema import PartySection
+from weft.data.column_sizes import column_sizes
 from weft.data.file_findings import Finding
 from weft.data.read_tiles import Examined
 from weft.data.tile import Tile
@@ -21,13 +22,16 @@ from weft.federation.label_vocabularies import all_coded, mapping_between
 from weft.federation.preprocessing_settings import Slip
 from weft.matching.agreed_classes import Classes
 from weft.matching.class_labels import common_classes
-from weft.matching.id_normalization import loose_features, loose_ids, normal_features, normal_ids
+from weft.matching.column_units import powers_apart
+from weft.matching.id_normalization import (
+    common_head,
+    loose_features,
+    loose_ids,
+    normal_features,
+    normal_ids,
+    without_head,
+)
 from weft.matching.two_spellings import TOLERATED
-
-#: Values that a column must have at both parties before its size is compared.
-_FEWEST = 20
-#: How far from a power of ten, in tenths of one, median and spread may lie apart.
-_NEAR = 0.15
 
 
 def near_misses(
@@ -148,7 +152,8 @@ def _ids(
             setting=None if width is None else ("id_width", width),
         )
         return
-    for party, ids, known, there in ((one, left, exact[1], other), (other, right, exact[0], one)):
+    forms = [_loose(ids) for ids in exact]
+    for party, ids, known, there in ((one, left, forms[1], other), (other, right, forms[0], one)):
         prefix, met = _best_prefix(ids, known)
         if met > max(len(common), TOLERATED * min(len(left), len(right))):
             yield Finding(
@@ -166,7 +171,7 @@ def _ids(
     if set(loose_features(columns[0])) & set(loose_features(columns[1])):
         # Of other samples, it may be: each has letters of its own before its own numbers.
         return
-    heads = _common_head(left), _common_head(right)
+    heads = common_head(left), common_head(right)
     bare = [_without(head, ids) for head, ids in zip(heads, (left, right), strict=True)]
     met = len(bare[0] & bare[1])
     if all(heads) and met > max(len(common), TOLERATED * min(len(left), len(right))):
@@ -208,24 +213,17 @@ def _lost_zeros(
     return other, None
 
 
-def _common_head(ids: NDArray[np.object_]) -> str:
-    """What all ids begin with, up to the digits."""
-    pairs = zip(min(ids), max(ids), strict=False)
-    common = "".join(sign for sign, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    return common.rstrip("0123456789")
-
-
 def _without(head: str, ids: NDArray[np.object_]) -> set[str]:
-    bare = np.array([text[len(head) :] for text in ids.tolist()], dtype=object)
-    return set(normal_ids(bare).tolist())
+    return set(without_head(head, ids).tolist())
 
 
 def _best_prefix(ids: NDArray[np.object_], known: set[str]) -> tuple[str, int]:
     """What all ids begin with and others' ids do not, and how many of them meet without it."""
-    common, best = _common_head(ids), ("", 0)
+    common, best = common_head(ids), ("", 0)
     for length in range(1, len(common) + 1):
         met = len(_without(common[:length], ids) & known)
-        if met > best[1]:
+        # The longest of those that do: what is left may still begin with a sign.
+        if met and met >= best[1]:
             best = (common[:length], met)
     return best
 
@@ -273,13 +271,12 @@ def _units(
     theirs: Sequence[Tile],
     wrong: set[tuple[str, str]],
 ) -> Iterator[Finding]:
-    sizes = [_sizes(tiles) for tiles in (mine, theirs)]
+    sizes = [column_sizes(tiles) for tiles in (mine, theirs)]
     for name in sizes[0].keys() & sizes[1].keys():
         if (one.name, name) in wrong or (other.name, name) in wrong:
             continue
-        tenths = np.log10(sizes[1][name]) - np.log10(sizes[0][name])
-        power = int(np.round(tenths.mean()))
-        if power and (np.abs(tenths - power) < _NEAR).all():
+        power = powers_apart(sizes[0][name], sizes[1][name])
+        if power:
             yield Finding(
                 "doubt",
                 f"its column {name!r} is about {10.0**power:g} times that of {one.name} (medians "
@@ -290,19 +287,3 @@ def _units(
                 column=name,
                 setting=("scale", {name: float(f"1e{-power}")}),
             )
-
-
-def _sizes(tiles: Sequence[Tile]) -> dict[str, NDArray[np.float64]]:
-    """Median and spread of the columns that have enough values, and not the same over and over."""
-    found = {}
-    for tile in tiles:
-        if not isinstance(tile.block, np.ndarray):
-            continue
-        for name, column in zip(tile.features.tolist(), tile.block.T, strict=True):
-            values = np.abs(column[~np.isnan(column)])
-            if len(values) < _FEWEST:
-                continue
-            low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
-            if middle > 0 and high > low:
-                found[name] = np.array([middle, high - low])
-    return found

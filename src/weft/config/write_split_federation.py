@@ -223,6 +223,7 @@ def _roster(split: Split) -> HoldingMap:
                 labelled=tuple(tile.labelled for tile in held),
                 labels=tuple(np.zeros(tile.n, np.uint64) for tile in held),
                 loose=np.concatenate(rows[at:end]),
+                bare=np.zeros(0, np.uint64),
                 similar=np.concatenate(columns[at:end]),
             )
         )

@@ -7,6 +7,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.matching.column_units import UnitTokens
 from weft.matching.party_view import ToldView
 from weft.protocol.field_visibility import numbers, record, texts
 from weft.protocol.message import Message, Nothing
@@ -38,6 +39,7 @@ class CheckedViewRequest(Message):
     mean_square: Annotated[float, numbers("mean squared norm of a row, about")]
     scales: Annotated[bool, record("whether columns are scaled")]
     unit_rows: Annotated[bool, record("whether rows are scaled to norm 1")]
+    units: Annotated[bool, record("whether units of columns are compared")]
     bias_value: Annotated[float | None, numbers("value of the constant column")] = None
 
 
@@ -45,6 +47,7 @@ class CheckedViewReply(Message):
     """What the party would refuse, in words that count nothing; none: it would take part."""
 
     objections: Annotated[Names, texts("what it would refuse, without counts", "objections")]
+    units: UnitTokens | None = None
 
 
 CHECK_FILES = Phase("check.files", Nothing, FilesReply)

@@ -32,6 +32,8 @@ from weft.solvers.settings import Settings
 
 #: What of a run is asked of it: everything up to tokens.
 _BEFORE_SUMS = ("announce", "classes", "columns.", "match.hello", "match.ask", "match.evaluate")
+#: Beside them tokens, and what its owner is told of columns that do not fit another's.
+_LATER = ("match.tokens", "match.similar", "match.units")
 
 
 class CheckParty(Party):
@@ -65,7 +67,7 @@ class CheckParty(Party):
         known = self._phases
         self._phases = {
             **{name: found for name, found in known.items() if name.startswith(_BEFORE_SUMS)},
-            "match.tokens": known["match.tokens"],
+            **{name: known[name] for name in _LATER},
             **answers(answer(CHECK_FILES, self._tell_files), answer(CHECK_VIEW, self._look)),
         }
 
@@ -94,7 +96,8 @@ class CheckParty(Party):
                 check()
             except ConfigError as error:
                 found.append(error.told)
-        return CheckedViewReply(objections=_texts(dict.fromkeys(found)))
+        units = self._units.tell(view, self._matching.features) if message.units else None
+        return CheckedViewReply(objections=_texts(dict.fromkeys(found)), units=units)
 
     def _checks(
         self, view: PartyView, settings: Settings, told: CheckedViewRequest, likely: int

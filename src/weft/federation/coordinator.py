@@ -174,6 +174,7 @@ def match(
         confirm_separate_ids=preprocessing.confirm_separate_ids,
         confirmed=preprocessing.confirmed,
         follow_draws=algorithm.follows_draws(settings),
+        compare_units="units" not in preprocessing.confirmed,
         terms=announced.terms,
         sealed=algorithm.shares,
         matching=preprocessing.matching,

@@ -23,6 +23,7 @@ from weft.data.sample_columns import label_companions, taken_off
 from weft.data.tile import MissingPolicy, Tile
 from weft.errors import ConfigError, DataError, ProtocolError
 from weft.federation.announcements.party import AnnouncingParty
+from weft.federation.column_units_party import UnitsParty
 from weft.federation.columns.party import ColumnsParty, Settled
 from weft.federation.messages import (
     LEAVE_OUT,
@@ -250,6 +251,7 @@ class Party:
             draws=draws,
             later=self._columns.declares,
         )
+        self._units = UnitsParty(name, self._found, self._keyring, self._terms.min_batch)
         self._transcript = Transcript() if signs_transcript else None
         self._noise: NoisyRelease | None = None
         self._rare = RareParty(
@@ -270,6 +272,7 @@ class Party:
             **self._announcing.answers(),
             **self._columns.answers(),
             **self._matching.answers(),
+            **self._units.answers(),
             **self.data.answers(),
             **answers(
                 answer(VIEW, self._take_view),
@@ -372,6 +375,8 @@ class Party:
         self._announcing.check_parties(view.n_parties)
         self._seat.check_view(view)
         reply = self._matching.make_seeds(message, alone=self._consent.alone(view.n_parties))
+        if message.units:
+            reply.units = self._units.tell(view, self._matching.features)
         # Without a ledger, sums that nothing hides need no counting: simulations of thousands.
         if self._account is not None or self._cipher.name != "plain":
             self.sum_counter = count_sums(self._cipher, view)

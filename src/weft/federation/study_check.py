@@ -23,8 +23,10 @@ from weft.federation.coordinator import announce_for, settle
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN, Terms
 from weft.matching.build_holdings import Holding, build_holdings
-from weft.matching.coordinator import told_holdings
+from weft.matching.column_units import OtherUnits, UnitTokens, check_units
+from weft.matching.coordinator import name_similar, name_units, told_holdings
 from weft.matching.holding_map import HoldingMap
+from weft.matching.two_spellings import SimilarNames, TwoWritings
 from weft.privacy.ledger.expected_exposure import Outlook, outlook
 from weft.privacy.ledger.exposure_text import paragraphs
 from weft.protocol import Channel, Nothing
@@ -162,9 +164,16 @@ def check_study(
     least = announced.terms.min_batch
     shown, hidden = _large_groups(holdings, least), _small_groups(everything, least)
     mean_square = _mean_square(shown, preprocessing)
-    refusals += _objections(
+    objections, units = _objections(
         channel, holdings, preprocessing, settings, announced.width, mean_square
     )
+    refusals += objections
+    if "units" not in preprocessing.confirmed:
+        try:
+            check_units(units)
+        except OtherUnits as doubt:
+            doubts.append(doubt)
+    _tell_owners(channel, doubts)
     look = outlook(
         shown,
         settings,
@@ -182,7 +191,7 @@ def check_study(
         look=_of_large_groups(look),
         classes=None if announced.classes is None else len(announced.classes),
         notes={party: tuple(reply.notes.tolist()) for party, reply in told.items()},
-        doubts=tuple(doubt.told for doubt in doubts),
+        doubts=tuple(_in_words(doubt, least) for doubt in doubts),
         refusals=tuple(refusals),
     )
 
@@ -216,8 +225,8 @@ def _objections(
     settings: Settings,
     classes: int,
     mean_square: float,
-) -> list[tuple[str, str]]:
-    """What the parties would refuse, each by its own view, terms and ledger."""
+) -> tuple[list[tuple[str, str]], dict[str, UnitTokens | None]]:
+    """What the parties would refuse, and tokens of their columns' sizes."""
     follows = algorithm_of(settings.solver).follows_draws(settings)
     views = {
         party: CheckedViewRequest(
@@ -227,12 +236,32 @@ def _objections(
             mean_square=mean_square,
             scales=preprocessing.scaling != "none",
             unit_rows=preprocessing.unit_rows,
+            units="units" not in preprocessing.confirmed,
             bias_value=preprocessing.intercept_scaling if preprocessing.intercept else None,
         )
         for number, party in enumerate(channel.parties)
     }
     replies = channel.ask(CHECK_VIEW, views).insist("checking")
-    return [(party, said) for party, reply in replies.items() for said in reply.objections.tolist()]
+    found = [(p, said) for p, reply in replies.items() for said in reply.objections.tolist()]
+    return found, {party: replies[party].units for party in channel.parties}
+
+
+def _tell_owners(channel: Channel, doubts: Sequence[DataError]) -> None:
+    """Let sites name columns in their own logs; what they are is not for the coordinator."""
+    for doubt in doubts:
+        if isinstance(doubt, SimilarNames):
+            name_similar(channel, doubt)
+        if isinstance(doubt, OtherUnits):
+            name_units(channel, doubt)
+
+
+def _in_words(doubt: DataError, least: int) -> str:
+    """For a submitter, who may know who holds groups of ``least`` samples, and columns."""
+    if isinstance(doubt, TwoWritings):
+        return doubt.in_a_check(least)
+    if isinstance(doubt, OtherUnits):
+        return doubt.in_a_check
+    return doubt.told
 
 
 def _large_groups(holdings: HoldingMap, least: int) -> HoldingMap:
@@ -260,7 +289,7 @@ def _of_large_groups(look: Outlook) -> Outlook:
     """An outlook without what is about small groups alone."""
     return replace(
         look,
-        left_out=0,
+        left_out=None,
         # Ledgers are the parties' own, by which each has said what it would refuse.
         has_ledger=True,
         exposures=tuple(one for one in look.exposures if one.view.samples),

@@ -14,7 +14,12 @@ from weft.guards.terms import OPEN, Terms
 from weft.matching.cohorts import Axis, build_axis, ranges
 from weft.matching.holding_map import HoldingMap, Overlap
 from weft.matching.id_normalization import count_mismatches
-from weft.matching.two_spellings import check_ids, check_names
+from weft.matching.two_spellings import (
+    PrefixedIds,
+    check_ids,
+    check_names,
+    check_prefixes,
+)
 
 #: Token of the constant column; real tokens meet it with probability 2^-64.
 BIAS_TOKEN = np.array([0xB1A5], np.uint64)
@@ -30,7 +35,7 @@ class Holding:
     """What one party says it holds: tokens only, tile by tile.
 
     ``loose`` has one token per row of all tiles, of its id's loose form, and ``similar`` one per
-    column, of its name's.
+    column, of its name's. ``bare`` has tokens of ids without what all ids of the party begin with.
     """
 
     rows: tuple[NDArray[np.uint64], ...]
@@ -38,6 +43,7 @@ class Holding:
     labelled: tuple[NDArray[np.bool_], ...]
     labels: tuple[NDArray[np.uint64], ...]
     loose: NDArray[np.uint64]
+    bare: NDArray[np.uint64]
     similar: NDArray[np.uint64]
 
 
@@ -70,8 +76,8 @@ def build_holdings(
     DataError
         When two parties disagree on a label, when nobody has labels, or when parties with
         different features share no sample at all and nobody confirmed that this is meant. The
-        same for names of columns, and for many ids, that differ in their writing only, unless
-        ``confirmed`` has "names" or "ids".
+        same for names of columns, and for many ids, that differ in their writing only, or in what
+        all of a party's begin with, unless ``confirmed`` has "names" or "ids".
     """
 
     def look(check: Callable[[], None]) -> None:
@@ -94,6 +100,8 @@ def build_holdings(
     if "ids" not in confirmed:
         sizes = {p: len(h.loose) for p, h in zip(parties, holdings, strict=True)}
         look(lambda: check_ids(mismatches, sizes))
+        known = [PrefixedIds(np.concatenate(h.rows), h.loose, h.bare, h.similar) for h in holdings]
+        look(lambda: check_prefixes(parties, known, separate=confirm_separate_ids))
     tile_party = np.repeat(np.arange(len(parties)), [len(h.rows) for h in holdings])
     rows = build_axis(
         [t for h in holdings for t in h.rows],

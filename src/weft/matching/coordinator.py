@@ -15,6 +15,7 @@ from weft.guards.terms import OPEN, Matching, Terms
 from weft.matching.agreed_classes import AgreedClasses
 from weft.matching.build_holdings import Holding, LabelConflict, build_holdings
 from weft.matching.cohort_seed_delivery import add_tags, deliver, plan_seeds
+from weft.matching.column_units import OtherUnits, check_units
 from weft.matching.confirmed_count import add_told
 from weft.matching.holding_map import HoldingMap, Overlap
 from weft.matching.messages import (
@@ -22,12 +23,14 @@ from weft.matching.messages import (
     KEYS,
     SIMILAR,
     TOKENS,
+    UNITS,
     VIEW,
     ConflictRequest,
     KeysRequest,
     SimilarRequest,
     TokensReply,
     TokensRequest,
+    UnitsRequest,
     ViewReply,
     ViewRequest,
 )
@@ -51,6 +54,7 @@ def meet(
     confirm_separate_ids: bool = False,
     confirmed: Collection[str] = (),
     follow_draws: bool = True,
+    compare_units: bool = False,
     terms: Terms = OPEN,
     sealed: bool = False,
     matching: Matching = "hmac",
@@ -74,6 +78,8 @@ def meet(
         What looks like a slip and is meant to be so: "names", "ids".
     follow_draws
         Whether parties must be able to compute each other's draws.
+    compare_units
+        Whether columns in other units stop the run.
     terms
         What the parties agreed on.
     sealed
@@ -107,7 +113,7 @@ def meet(
     except LabelConflict as conflict:
         raise DataError(_found(channel, conflict), told=conflict.told) from None
     except SimilarNames as names:
-        raise DataError(_named(channel, names), told=names.told) from None
+        raise DataError(name_similar(channel, names), told=names.told) from None
     plans: list[SeedPlan] = []
     if adder.linked:
         cards = [keys[party].card(party) for party in parties]
@@ -115,12 +121,18 @@ def meet(
     views = {
         party: ViewRequest(
             view=holdings.view(number, follow_draws=follow_draws),
+            units=compare_units,
             bias_value=bias,
             seeds=plans[number] if plans else None,
         )
         for number, party in enumerate(parties)
     }
     replies = channel.ask(VIEW, views).insist("seating")
+    if compare_units:
+        try:
+            check_units({party: replies[party].units for party in parties})
+        except OtherUnits as units:
+            raise DataError(name_units(channel, units), told=units.told) from None
     adder.meet(parties, _key(replies), replies[parties[0]].shared_public or b"")
     adder.channel = channel
     boxes = {party: KeysRequest() for party in parties}
@@ -174,11 +186,18 @@ def _found(channel: Channel, conflict: LabelConflict) -> str:
     return conflict.sentence({party: failure.reason for party, failure in refused.items()})
 
 
-def _named(channel: Channel, names: SimilarNames) -> str:
+def name_similar(channel: Channel, names: SimilarNames) -> str:
     """The parties concerned tell their owners which columns it is; over a network nobody else."""
     asked = {party: SimilarRequest(places=places) for party, places in names.places.items()}
     refused = channel.ask(SIMILAR, asked).missing
     return names.sentence({party: failure.reason for party, failure in refused.items()})
+
+
+def name_units(channel: Channel, units: OtherUnits) -> str:
+    """The same for columns in other units."""
+    asked = {party: UnitsRequest(places=places) for party, places in units.places.items()}
+    refused = channel.ask(UNITS, asked).missing
+    return units.sentence({party: failure.reason for party, failure in refused.items()})
 
 
 def check_secrets(marks: Mapping[str, str]) -> None:
@@ -218,6 +237,7 @@ def _holding(party: str, reply: TokensReply) -> Holding:
         labelled=_cut(party, reply.labelled, reply.row_counts),
         labels=_cut(party, reply.labels, reply.row_counts),
         loose=loose,
+        bare=reply.bare,
         similar=_of_columns(party, reply),
     )
 

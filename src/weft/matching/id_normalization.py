@@ -15,6 +15,9 @@ and accents dropped, and blanks, underscores, hyphens and points too, but for on
 
 The loose form of an id serves only to count ids that are probably the same but written in two
 ways: accents, punctuation and blanks dropped, then leading zeros of runs of digits.
+
+The bare form of an id is its loose form without what all ids of the party begin with, up to their
+digits. It serves to find out that one party writes "P-007" for another's "007".
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import combinations, takewhile
 
 import numpy as np
 import pandas as pd
@@ -48,6 +51,8 @@ _IGNORED = frozenset(
 _ZEROS = re.compile(r"(?<![0-9])0+(?=[0-9])")
 #: Key holders hash an id, and its loose form, with its length in two bytes (RFC 9497).
 MOST_BYTES = 2**16 - 1
+#: Of how many ids of a party bare forms are compared.
+MOST_BARE = 4096
 #: Nothing so short has a longer form: four bytes a character, of which a loose form has up to four.
 _SHORT = MOST_BYTES // 16
 #: Signs within names of columns that people write in many ways.
@@ -134,6 +139,40 @@ def loose_ids(normal: Names) -> Names:
 
 def _unaccented(text: str) -> str:
     return "".join(sign for sign in unicodedata.normalize("NFKD", text) if sign.isalnum())
+
+
+def common_head(ids: Names) -> str:
+    """What all ids begin with, up to their digits."""
+    if not len(ids):
+        return ""
+    pairs = zip(min(ids), max(ids), strict=False)
+    common = "".join(sign for sign, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return common.rstrip("0123456789")
+
+
+def without_head(head: str, ids: Names) -> Names:
+    """Loose forms of ids without what they begin with, each once; those of which nothing is left
+    are dropped."""
+    normal = normal_ids(_names([text[len(head) :] for text in ids.tolist()]))
+    left = normal[normal != ""]
+    return np.asarray(pd.unique(loose_ids(left))) if len(left) else left
+
+
+def bare_ids(normal: Sequence[Names]) -> Names:
+    """Bare forms of a party's ids, or none where they begin differently.
+
+    Of many ids those whose hashes are least, `MOST_BARE` of them: the same ones at all parties, so
+    that what two have in common among them grows with what they have in common.
+    """
+    ids = np.concatenate(normal)
+    head = common_head(ids)
+    if not head:
+        return ids[:0]
+    bare = without_head(head, ids)
+    if len(bare) <= MOST_BARE:
+        return bare
+    order = np.argsort(pd.util.hash_array(bare, categorize=False), kind="stable")
+    return bare[order[:MOST_BARE]]
 
 
 def check_apart(normal: Names, kind: str, where: str) -> None:

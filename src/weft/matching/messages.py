@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from weft.array_types import Ints
 from weft.crypto.key_messages import SeedBoxes, SeedPlan
 from weft.matching.agreed_classes import AgreedClasses
+from weft.matching.column_units import UnitTokens
 from weft.matching.party_view import ToldView
 from weft.protocol.field_visibility import keys, numbers, record, sealed, texts, tokens
 from weft.protocol.message import Message, Nothing
@@ -96,6 +97,7 @@ class TokensReply(Message):
     columns: Annotated[Tokens, tokens("keyed hashes of feature names")]
     labelled: Annotated[NDArray[np.bool_], record("which samples have a label", "rows")]
     labels: Annotated[Tokens, tokens("keyed hashes of id with label")]
+    bare: Annotated[Tokens, tokens("keyed hashes of ids without what all of its ids begin with")]
     loose: Annotated[Tokens, tokens("keyed hashes of loose forms of ids")]
     loose_rows: Annotated[Ints, record("whose loose forms these are", "entries")]
     similar: Annotated[Tokens, tokens("keyed hashes of loose forms of feature names")]
@@ -130,6 +132,7 @@ class ViewRequest(Message):
     """Tells a party its view, and which seeds it makes; ``seeds`` is None under cipher plain."""
 
     view: ToldView
+    units: Annotated[bool, record("whether units of columns are compared")] = False
     bias_value: Annotated[float | None, numbers("value of the constant column")] = None
     seeds: SeedPlan | None = None
 
@@ -140,6 +143,13 @@ class ViewReply(Message):
     shared_public: Annotated[bytes | None, keys("public half of the parties' key")] = None
     tags: Annotated[bytes, keys("confirm what it was told of its shared cohorts")] = b""
     samples: Annotated[bytes, keys("confirms of how many samples it counts the losses")] = b""
+    units: UnitTokens | None = None
+
+
+class UnitsRequest(Message):
+    """Asks which columns are a power of ten apart from another party's."""
+
+    places: Annotated[Ints, record("whose tokens meet another's in other units", "columns")]
 
 
 class KeysRequest(Message):
@@ -154,4 +164,5 @@ class KeysRequest(Message):
 
 
 VIEW = Phase("match.view", ViewRequest, ViewReply)
+UNITS = Phase("match.units", UnitsRequest, Nothing)
 KEYS = Phase("match.keys", KeysRequest, Nothing)

@@ -26,10 +26,11 @@ from weft.crypto.primitives.ristretto import WIDTH, GroupError, scalars_of
 from weft.crypto.replay_log import RandomnessLog
 from weft.crypto.sealed_letters import LetterError, read_letter, write_letter
 from weft.errors import ProtocolError
+from weft.matching.id_normalization import MOST_BARE
 from weft.matching.messages import AskReply, AskRequest, EvaluateReply, EvaluateRequest
 from weft.protocol.shared_fields import Boxes
 
-#: A party may ask for every row and for its loose form.
+#: A party may ask for every row and for its loose form, and for some without what all begin with.
 FORMS = 2
 #: Random bytes that all blinds of a party in a run follow from.
 _SEED = 32
@@ -223,7 +224,8 @@ class Oblivious:
         place = self._place("ask", hop, asker.name, self._keys.name)
         try:
             blinded = read_letter(self._keys.identity, asker.identity, place, box).reveal()
-            if len(blinded) > FORMS * WIDTH * self._most(asker):
+            rows = self._most(asker)
+            if len(blinded) > WIDTH * (FORMS * rows + min(rows, MOST_BARE)):
                 # How many, of how many, is nobody's business who reads refusals.
                 self._refuse(f"a request of '{asker.name}' for more ids than it may have")
             evaluated = self._key.evaluate(blinded)

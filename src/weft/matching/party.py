@@ -22,6 +22,7 @@ from weft.matching.confirm_cohort_sheets import Confirmation, confirm
 from weft.matching.confirmed_count import CountCheck
 from weft.matching.confirmed_facts import LyingView, by_slot, check_gifts, check_labelled
 from weft.matching.id_normalization import (
+    bare_ids,
     check_apart,
     check_lengths,
     loose_features,
@@ -236,8 +237,9 @@ class MatchingParty:
         return self._asking().evaluate(message)
 
     def _forms(self) -> Names:
-        """Every id and every loose form, once."""
-        return np.asarray(pd.unique(np.concatenate([*self.ids, *map(loose_ids, self.ids)])))
+        """Every id, every loose form and the bare ones that are compared, once."""
+        forms = [*self.ids, *map(loose_ids, self.ids), bare_ids(self.ids)]
+        return np.asarray(pd.unique(np.concatenate(forms)))
 
     # ── tokens ────────────────────────────────────────────────────────────────────────────
 
@@ -277,6 +279,8 @@ class MatchingParty:
             tokens_of(self._bound(loose_features(names), names), secret, "similar columns")
             for names in self.features
         ]
+        bare = bare_ids(self.ids)
+        of_bare = tokens_of(_contents(bare, outputs), secret, "rows")
         self._sent = _Sent(
             [part.order for part in parts], column_orders, [part.labelled for part in parts]
         )
@@ -289,6 +293,7 @@ class MatchingParty:
             ),
             labelled=np.concatenate([part.labelled for part in parts]),
             labels=np.concatenate([part.labels for part in parts]),
+            bare=np.sort(of_bare),
             loose=np.concatenate([part.loose for part in parts]),
             loose_rows=np.concatenate(
                 [begin + part.loose_rows for begin, part in zip(begins, parts, strict=True)]
@@ -344,7 +349,9 @@ class MatchingParty:
             more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
             shown.append(f"{named}{more} of {self._sources[tile]}")
         # Names of columns are for the owner's log alone.
-        raise DataError(" and ".join(shown), told="its log names the columns")
+        raise DataError(
+            f"in two spellings: {' and '.join(shown)}", told="its log names the columns"
+        )
 
     # ── view and keys ─────────────────────────────────────────────────────────────────────
 
@@ -429,12 +436,7 @@ class _TileTokens:
     ) -> _TileTokens:
         """Tokens under a secret, of ids or of what the key holders made of them."""
 
-        def contents(names: Names) -> list[bytes]:
-            if outputs is None:
-                return _encoded(names)
-            return [outputs[name] for name in names.tolist()]
-
-        exact = contents(ids)
+        exact = _contents(ids, outputs)
         tokens = tokens_of(exact, secret, "rows")
         labelled, labels = np.ones(len(ids), bool), np.zeros(len(ids), np.uint64)
         if target is not None:
@@ -448,9 +450,16 @@ class _TileTokens:
             rows=tokens[order],
             labelled=labelled[order],
             labels=labels[order],
-            loose=tokens_of(contents(loose[differs]), secret, "rows"),
+            loose=tokens_of(_contents(loose[differs], outputs), secret, "rows"),
             loose_rows=differs,
         )
+
+
+def _contents(names: Names, outputs: Mapping[str, bytes] | None) -> list[bytes]:
+    """What tokens of ids are made of: ids, or what the key holders made of them."""
+    if outputs is None:
+        return _encoded(names)
+    return [outputs[name] for name in names.tolist()]
 
 
 def _encoded(names: Names) -> list[bytes]:

@@ -6,6 +6,7 @@ What looks like a slip stops a run until the parties mend it, or confirm that it
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Ints
 from weft.errors import DataError
-from weft.matching.id_normalization import Mismatches, Tokens
+from weft.matching.id_normalization import MOST_BARE, Mismatches, Tokens
 
 #: Share of the smaller party's ids that may agree in their loose form only.
 TOLERATED = 0.01
@@ -121,14 +122,115 @@ def check_ids(mismatches: Mismatches, sizes: Mapping[str, int]) -> None:
     """Refuse two parties with many ids that agree in their loose form only."""
     for one, other, count in mismatches:
         if count > TOLERATED * min(sizes[one], sizes[other]):
-            raise DataError(
-                f"{count} id(s) of {one} and {other} differ only in punctuation, blanks, accents "
-                "or leading zeros, and would count as different samples; write them in one way "
-                '(id_width or id_prefix of a party), or set confirmed = ["ids"] in [data] if that '
-                "is meant",
+            raise TwoWritings(
+                f"{{}} of {one} and {other} differ only in punctuation, blanks, accents or leading "
+                "zeros, and would count as different samples; write them in one way (id_width or "
+                'id_prefix of a party), or set confirmed = ["ids"] in [data] if that is meant',
+                count,
                 # Who shares samples with whom, and how many, is not for a submitter.
                 told="ids of two parties differ only in punctuation, blanks, accents or leading "
                 "zeros, and would count as different samples; write them in one way, or set "
                 'confirmed = ["ids"] in [data] if that is meant (the coordinator\'s log names the '
                 "parties)",
             )
+
+
+class TwoWritings(DataError):
+    """Ids of two parties that probably mean the same samples.
+
+    Parameters
+    ----------
+    sentence
+        What is wrong and what to do, with a place for how many ids.
+    """
+
+    def __init__(self, sentence: str, count: int, *, told: str) -> None:
+        self._sentence, self._count = sentence, count
+        super().__init__(sentence.format(f"{count} id(s)"), told=told)
+
+    def in_a_check(self, least: int) -> str:
+        """The same for whoever may know sizes of groups of ``least`` samples.
+
+        Rounded down to two digits, and to a power of ten that is no less: an exact number, less the
+        sizes of groups once ids meet, would tell those of smaller groups. Powers of ten are within
+        each other, so that no two numbers under two terms tell more than the finer one.
+        """
+        digits = len(str(least - 1)) if least > 1 else 0
+        unit = 10 ** max(len(str(self._count)) - 2, digits)
+        told = self._count // unit * unit
+        return self._sentence.format(f"at least {told} ids" if told else "ids")
+
+
+@dataclass(frozen=True)
+class PrefixedIds:
+    """A party's tokens: of its ids, their loose forms, bare forms, and loose names of columns."""
+
+    exact: Tokens
+    loose: Tokens
+    bare: Tokens
+    columns: Tokens
+
+    @property
+    def per_bare(self) -> float:
+        """How many ids each bare form stands for: not all of many are compared."""
+        if len(self.bare) < MOST_BARE:
+            return 1.0
+        return len(np.unique(self.exact)) / len(self.bare)
+
+
+def check_prefixes(parties: Sequence[str], held: Sequence[PrefixedIds], *, separate: bool) -> None:
+    """Refuse ids that would meet without what all of a party's begin with.
+
+    One party may write more before its ids than another, or, where two have no column in common,
+    each something of its own: else they are of other samples, it may be, under letters of their
+    own. ``separate``: ids of parties with other columns need not meet.
+    """
+    everywhere = np.concatenate([party.loose for party in held])
+    begins = [k for k, party in enumerate(held) if len(party.bare)]
+    for k in begins:
+        if not np.isin(held[k].bare, everywhere).any():
+            continue
+        for j in range(len(held)):
+            met = _met(held[k].bare, held[j].loose) * held[k].per_bare
+            if j != k and _counts(met, held[k], held[j]):
+                raise _prefixed(parties[k], parties[j], round(met), both=False)
+    if separate:
+        return
+    for k, j in combinations(begins, 2):
+        if np.isin(held[k].columns, held[j].columns).any():
+            continue
+        met = _met(held[k].bare, held[j].bare) * max(held[k].per_bare, held[j].per_bare)
+        if _counts(met, held[k], held[j]):
+            raise _prefixed(parties[k], parties[j], round(met), both=True)
+
+
+def _met(bare: Tokens, other: Tokens) -> int:
+    return int(np.isin(bare, other).sum())
+
+
+def _counts(met: float, one: PrefixedIds, other: PrefixedIds) -> bool:
+    """Whether more ids would meet than do, and more than by chance."""
+    if not met or met <= TOLERATED * min(len(one.exact), len(other.exact)):
+        return False
+    return met > len(np.intersect1d(one.exact, other.exact))
+
+
+def _prefixed(one: str, other: str, count: int, *, both: bool) -> TwoWritings:
+    if both:
+        what = (
+            f"{{}} of {one} and {other} would meet without what all ids of each begin with; take "
+            "both off with id_prefix"
+        )
+        told = "ids of two parties would meet without what all ids of each begin with; take both"
+    else:
+        what = (
+            f"{{}} of {one} would occur at {other} too, without what all of its ids begin with; "
+            "take it off with id_prefix"
+        )
+        told = "ids of a party would occur at another without what all of them begin with; take it"
+    end = 'or set confirmed = ["ids"] in [data] if they are different'
+    return TwoWritings(
+        f"{what}, {end}",
+        count,
+        told=f"{told} off with id_prefix, {end} (the coordinator's log names the parties)",
+    )

@@ -191,7 +191,8 @@ class Outlook:
         sums.
     left_out, rare, rare_cells
         Samples in groups that are too small, samples whose class too few of their group have, and
-        cells of columns in which too few samples of a group differ.
+        cells of columns in which too few samples of a group differ. The first is None where nobody
+        may be told, nor counts any of them.
     learners
         Party to the number of its samples whose labels it has not, but will learn.
     shared_columns
@@ -224,7 +225,7 @@ class Outlook:
     free_intercept: bool
     counts_classes: bool
     samples: int
-    left_out: int
+    left_out: int | None
     rare: int
     rare_cells: int
     forecast: Forecast

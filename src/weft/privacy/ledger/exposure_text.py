@@ -416,6 +416,11 @@ def _rules(look: Outlook) -> list[str]:
 
 def _left_out(look: Outlook) -> str:
     """What is too rare to be trained on."""
+    if look.left_out is None:
+        return (
+            "leaves out smaller groups of samples, and of a group what fewer samples have "
+            "(classes, values of columns), if there are any: uncounted here"
+        )
     parts = [
         f"{_count(look.left_out, 'sample')} in smaller groups" if look.left_out else "",
         f"{_count(look.rare, 'sample')} of classes that fewer of their group have"

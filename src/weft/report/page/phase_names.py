@@ -22,6 +22,7 @@ _ACTIVITIES: dict[str, dict[str, str]] = {
         "match.evaluate": "Answers of the key holders",
         "match.tokens": "Sending tokens of ids and columns",
         "match.similar": "Naming columns in two spellings",
+        "match.units": "Naming columns in other units",
         "match.conflict": "Naming labels that differ",
         "match.view": "Telling each party its groups",
         "match.keys": "Handing out keys of groups",

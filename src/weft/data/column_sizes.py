@@ -1,0 +1,35 @@
+"""How large the values of columns are: their median and spread, which tell units apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from weft.data.tile import Tile
+
+#: Values that a column must have before its size says anything.
+FEWEST = 20
+
+#: Median and distance of the quartiles of the absolute values.
+ColumnSize = tuple[float, float]
+
+
+def column_sizes(tiles: Sequence[Tile], least: int = FEWEST) -> dict[str, ColumnSize]:
+    """Sizes of the columns that have ``least`` values, and not the same over and over.
+
+    Of a column in several tiles, that of the tile with most values; columns of sparse tiles have
+    none.
+    """
+    found: dict[str, tuple[int, ColumnSize]] = {}
+    for tile in tiles:
+        if not isinstance(tile.block, np.ndarray):
+            continue
+        for name, column in zip(tile.features.tolist(), tile.block.T, strict=True):
+            values = np.abs(column[~np.isnan(column)])
+            if len(values) < max(least, found[name][0] + 1 if name in found else 0):
+                continue
+            low, middle, high = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
+            if middle > 0 and high > low:
+                found[name] = len(values), (middle, high - low)
+    return {name: size for name, (_, size) in found.items()}
