@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.special import expit
 
 from weft.data.tile import Tile
 from weft.federation.local_federation import Federation
@@ -66,18 +67,23 @@ def held(block, how):
     return block * mask
 
 
-def optimum(block, labels, lam, loss):
-    """The least P by scipy on the pooled table, and P itself."""
+def optimum(block, labels, lam, loss, free=False, offset=0.0):
+    """The least P by scipy on the pooled table, and P itself.
+
+    A free intercept is one more column of ones, the last, that λ does not hold back.
+    """
     n = len(labels)
+    held_back = np.full(block.shape[1], lam)
+    if free:
+        block, held_back = np.c_[block, np.ones(n)], np.append(held_back, 0.0)
 
     def value(w):
-        z = block @ w
+        z = block @ w + offset
         if loss == "squared":
-            return ((z - labels) ** 2).mean() / 2 + lam / 2 * w @ w, block.T @ (
-                z - labels
-            ) / n + lam * w
-        loss_ = np.logaddexp(0, -labels * z).mean() + lam / 2 * w @ w
-        return loss_, -block.T @ (labels / (1 + np.exp(labels * z))) / n + lam * w
+            mean, slopes = ((z - labels) ** 2).mean() / 2, z - labels
+        else:
+            mean, slopes = np.logaddexp(0, -labels * z).mean(), -labels * expit(-labels * z)
+        return mean + held_back @ w**2 / 2, block.T @ slopes / n + held_back * w
 
     found = minimize(
         value,
@@ -89,9 +95,10 @@ def optimum(block, labels, lam, loss):
     return found.fun, lambda w: value(w)[0]
 
 
-def train(tiles, *, lam=1e-2, loss="logistic", record=False, packed=False, **settings):
-    federation = Federation(tiles, Preprocessing(intercept=False), record=record, packed=packed)
-    told = Settings(lam=lam, loss=loss, solver="sealed", **settings)
+def train(tiles, *, lam=1e-2, loss="logistic", record=False, packed=False, free=False, **settings):
+    """A run without an intercept, or with a free one."""
+    federation = Federation(tiles, Preprocessing(intercept=free), record=record, packed=packed)
+    told = Settings(lam=lam, loss=loss, solver="sealed", penalize_intercept=not free, **settings)
     return federation, federation.train(told)
 
 

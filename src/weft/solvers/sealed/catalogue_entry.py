@@ -22,8 +22,6 @@ def why_not_sealed(settings: Settings) -> str:
     """Why these settings cannot be trained sealed, in words; empty: they can."""
     if settings.loss not in LOSSES:
         return f"its slope cannot be computed on shares for loss '{settings.loss}', use logistic"
-    if not settings.penalize_intercept:
-        return "it penalises the intercept like any other weight, set penalize_intercept = true"
     if settings.cipher == "plain":
         return "cipher 'plain' hides nothing, use 'pad'"
     if settings.coordinator_sees != "nothing":
@@ -66,6 +64,7 @@ SEALED = Algorithm(
     about="quasi-Newton on shares: nobody sees a score, a slope, a gradient or a weight",
     reads=("patience",),
     losses="smooth",
+    free_intercept=True,
     everyone=True,
     waits=True,
     paths=True,

@@ -19,6 +19,7 @@ from weft.solvers.sealed.phase_limit import MOST_GRADIENTS, spare_points
 from weft.solvers.sealed.score_guard import ScoreGuard
 from weft.solvers.sealed.second_moment_round_trips import MomentExchange
 from weft.solvers.sealed.sine_series import Series
+from weft.solvers.sealed.vector_products import VectorProducts
 from weft.solvers.settings import Settings
 from weft.solvers.stopping import Clock, ends_whole_run, why_stop
 from weft.solvers.subspace.class_fold_problems import Problems
@@ -30,6 +31,8 @@ _MOST_TRIES, _MOST_ALARMS = 12, 4
 #: Iterations without a better bound after which a run ends.
 _MOST_IDLE = 12
 _BETTER = 0.99
+#: By what share P must fall, where the bound does not get better, for an iteration not to be idle.
+_FALL = 1e-4
 
 
 class SealedCoordinator(Coordinator):
@@ -78,7 +81,8 @@ class _Run:
         starts = starting_losses(errors.bounds, exchange.folds, self._squared)
         self._problems, self._held = [], list[HeldOut]()
         for share, start, left_out in zip(*(each.tolist() for each in starts), strict=True):
-            problem = Descent(errors, self._squared, lam * share, share, start)
+            products = VectorProducts(exchange.intercept_length)
+            problem = Descent(errors, self._squared, lam * share, share, start, products)
             self._problems.append(problem)
             self._held.append(HeldOut(problem, self._squared, left_out))
         self._vectors = self._iteration = self._alarms = 0
@@ -119,10 +123,10 @@ class _Run:
         exchange = self._exchange
         exchange.first()
         bits = self._problems[0].noise_bits()
-        squares = exchange.vector(bits)
-        self._vectors = 1
-        for problem, square in zip(self._problems, squares[0].tolist(), strict=True):
-            problem.begin(square, bits)
+        rows = exchange.vector(bits)
+        self._vectors = len(rows)
+        for at, problem in enumerate(self._problems):
+            problem.begin(rows[:, at], bits)
         if self._layout.folds:
             exchange.held()
             self._take_aside(exchange.vector)
@@ -158,7 +162,7 @@ class _Run:
     def _train_one(self, lam: float) -> bool:
         """Iterate for one λ; returns whether a limit of the whole run is reached."""
         settings, begun = self._settings, self._iteration
-        best, idle = math.inf, 0
+        best, lowest, idle = math.inf, math.inf, 0
         while True:
             gap = max(problem.gap for problem in self._problems)
             if self._iteration:
@@ -169,7 +173,10 @@ class _Run:
                     self._record(lam)
                 self.result.stopped = f"certified gap {gap:.2e} ≤ {settings.gap:g}"
                 return False
-            best, idle = (gap, 0) if gap < _BETTER * best else (best, idle + 1)
+            primal = sum(problem.primal for problem in self._problems)
+            better = gap < _BETTER * best or primal < (1 - _FALL) * lowest
+            best, lowest = min(best, gap), min(lowest, primal)
+            idle = 0 if better else idle + 1
             history = self.result.history
             done = self._iteration - begun
             why = why_stop(settings, done, history[-1]) if history else ""
@@ -217,7 +224,7 @@ class _Run:
         for number in active.tolist():
             problem = self._problems[number]
             problem.limit_reach(self._guard.most_reach)
-            trials.append(problem.propose() if problem.gap > target else problem.stay())
+            trials.append(problem.propose(target) if problem.gap > target else problem.stay())
         return trials
 
     def _judge(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,6 +24,7 @@ from weft.solvers.sealed.digit_widths import (
     Errors,
     alarm_bits,
     choose_widths,
+    intercept_units,
     loss_digits,
 )
 from weft.solvers.sealed.fold_rows import (
@@ -120,12 +122,23 @@ class SealedExchange:
         self._last = holdings.parties[-1]
         shapes = shapes_of(holdings)
         self._table = whole_table(shapes)
-        begin = BeginRequest(round=0, serial=0, shapes=shapes)
+        free = settings.frees_intercept(holdings.bias_slot >= 0)
+        constant = holdings.bias_slot if free else -1
+        begin = BeginRequest(round=0, serial=0, shapes=shapes, constant=constant)
         self._dealer, self.errors, self.folds = self._set_up(begin)
         self._vectors = 0
+        if free:
+            self._vectors = 1
+            self._dealer.free_intercept(np.arange(problems.width))
         #: What parties have told under masks and pads, added up.
         self._total: Words = np.zeros(0, np.uint64)
         self._problems: Ints = np.arange(problems.width)
+
+    @property
+    def intercept_length(self) -> float:
+        """Of the vector of a free intercept, in units of gradients; zero: there is none."""
+        free = self._settings.frees_intercept(self._holdings.bias_slot >= 0)
+        return intercept_units(self.errors.widths) * self.errors.unit if free else 0.0
 
     # ── asking ────────────────────────────────────────────────────────────────────────────
 
@@ -178,9 +191,9 @@ class SealedExchange:
     # ── setting up ────────────────────────────────────────────────────────────────────────
 
     def _set_up(self, begin: BeginRequest) -> tuple[Dealer, Errors, FoldSizes]:
-        shapes, holdings = begin.shapes, self._holdings
+        holdings = self._holdings
         begun = self._ask(
-            BEGIN, lambda p, n: BeginRequest(round=n, serial=self._serial, shapes=shapes)
+            BEGIN, lambda p, n: msgspec.structs.replace(begin, round=n, serial=self._serial)
         )
         more = told_of_folds(self._layout, squared=self._squared)
         totals = add_scalars(begun, "bounds", BOUNDS + more, holdings.parties)

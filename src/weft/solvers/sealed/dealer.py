@@ -74,6 +74,11 @@ class Dealer:
         self._rounding: Words = np.zeros((0, 0), np.uint64)
         self._spread: Words = np.zeros((0, 0), np.uint64)
 
+    def free_intercept(self, problems: Ints) -> None:
+        """The vector of a free intercept is public: it has no mask."""
+        nothing = np.zeros((len(problems), self._table.n_columns, 2), np.uint64)
+        self._vectors.append(_VectorMask(problems, nothing, nothing))
+
     # ── what one gradient takes, in order ─────────────────────────────────────────────────
 
     def point(self, serial: int, problems: Ints) -> Words:

@@ -136,6 +136,11 @@ def choose_widths(bounds: TableBounds, squared: bool, columns: int) -> Widths:
     return Widths(slope, cut)
 
 
+def intercept_units(widths: Widths) -> int:
+    """The entry of the vector of a free intercept, in units of vectors: as long as any may be."""
+    return 1 << (60 - widths.cut)
+
+
 def gram_error(bounds: TableBounds, holders: int) -> float:
     """How far an entry of XᵀX may be off; tables whose products wrap are refused.
 

@@ -16,9 +16,6 @@ from weft.solvers.sealed.digit_widths import TableBounds
 from weft.solvers.sealed.fold_rows import FoldSizes
 from weft.solvers.sealed.lbfgs_coefficients import Descent
 
-#: The number of the vector of slopes at w = 0 of what is left out.
-_FIRST = 1
-
 
 @dataclass
 class HeldOut:
@@ -42,12 +39,14 @@ class HeldOut:
     def loss(self) -> float:
         """At the model; of a squared loss, whose newest vector is h there."""
         descent, model = self.descent, self.descent.model
-        if not model:
+        if model == descent.products.first:
             return self.start
+        # The vector of slopes at w = 0 of what is left out comes after that of all others.
+        first = descent.products.first + 1
         if self.squared:
             newest = descent.vectors - 1
-            return self.start + 0.5 * (descent.tilt(model, _FIRST) + descent.tilt(model, newest))
-        return self._told[model] + descent.tilt(model, _FIRST)
+            return self.start + 0.5 * (descent.tilt(model, first) + descent.tilt(model, newest))
+        return self._told[model] + descent.tilt(model, first)
 
 
 def starting_losses(

@@ -8,13 +8,14 @@ need. They carry noise, whose most is known and counts against the certificate.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
 from weft.errors import ConfigError
+from weft.solvers.sealed.cut_bounds import Cut, CutBounds, Span
 from weft.solvers.sealed.digit_widths import (
     MOST_SCORE,
     NOISE_RANGE,
@@ -26,7 +27,7 @@ from weft.solvers.sealed.digit_widths import (
     slope_size,
 )
 from weft.solvers.sealed.sine_series import Series
-from weft.solvers.subspace.bundle_qp import Master
+from weft.solvers.sealed.vector_products import VectorProducts
 
 #: Pairs of steps and changes of the gradient that a direction comes from.
 _MEMORY = 60
@@ -36,17 +37,10 @@ _ARMIJO = 1e-4
 _LOSS_DOUBT = 1e-5
 #: Steps are never made shorter than this at once.
 _SHORTEST = 0.1
-
-
-@dataclass(frozen=True)
-class _Cut:
-    """R(w) ≥ value + b·(w − point) at a point where a vector was made."""
-
-    value: float
-    value_error: float
-    point: Floats
-    norm: float
-    vector_error: float
+#: Cuts after which there shall be one for a free intercept, if none says where the best one is.
+_PATIENCE = 5
+#: By how many times what its value may be off, P shall rise at such a cut.
+_RISE = 20.0
 
 
 @dataclass
@@ -63,6 +57,8 @@ class Trial:
         The share of the direction.
     reach
         No score is larger, whatever the table.
+    aside
+        It is tried for a bound of a free intercept alone: the point stays where it is.
     """
 
     factors: list[int]
@@ -71,6 +67,7 @@ class Trial:
     step: float
     reach: float
     moved: float
+    aside: bool = False
 
 
 @dataclass
@@ -86,6 +83,8 @@ class Descent:
         N_f/N, of samples trained on.
     start
         The loss at w = 0, in parts of all samples.
+    products
+        Inner products of all vectors; those know of a free intercept.
     primal, dual
         Above P at the point, and below P*.
     proof
@@ -97,13 +96,12 @@ class Descent:
     lam: float
     share: float
     start: float
+    products: VectorProducts = field(default_factory=VectorProducts)
     primal: float = math.inf
     dual: float = 0.0
     proof: tuple[float, float] = (math.inf, 0.0)
-    _gram: Floats = field(default_factory=lambda: np.zeros((0, 0)))
-    _gram_error: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     #: None: a vector that is no gradient.
-    _cuts: list[_Cut | None] = field(default_factory=list)
+    _cuts: list[Cut | None] = field(default_factory=list)
     _pairs: list[tuple[Floats, Floats]] = field(default_factory=list)
     _point: Floats = field(default_factory=lambda: np.zeros(0))
     _gradient_vector: int = 0
@@ -111,21 +109,17 @@ class Descent:
     _trial: Trial | None = None
     _longest: float = 1.0
     _model: int = 0
+    #: Of a free intercept: where the best one can be, what that leaves of the gap and what all
+    #: other weights leave of it, and cuts since one was made for its sake.
+    _span: Span = field(default_factory=Span)
+    _open: tuple[float, float] = (0.0, 0.0)
+    _since: int = 0
 
-    # ── algebra ───────────────────────────────────────────────────────────────────────────
+    def __post_init__(self) -> None:
+        self._cuts += [None] * self.products.first
+        self._gradient_vector = self._model = self.products.first
 
-    def _padded(self, a: Floats) -> Floats:
-        return np.concatenate([a, np.zeros(len(self._gram) - len(a))])
-
-    def _dot(self, a: Floats, b: Floats) -> float:
-        return float(self._padded(a) @ self._gram @ self._padded(b))
-
-    def _dot_error(self, a: Floats, b: Floats) -> float:
-        return float(np.abs(self._padded(a)) @ self._gram_error @ np.abs(self._padded(b)))
-
-    def _longest_norm(self, a: Floats) -> float:
-        """Above ‖a‖."""
-        return math.sqrt(max(self._dot(a, a), 0.0) + self._dot_error(a, a))
+    # ── vectors ───────────────────────────────────────────────────────────────────────────
 
     def noise_bits(self) -> Ints:
         """Noise that products of the next vector with all others must carry.
@@ -134,29 +128,31 @@ class Descent:
         """
         errors, columns = self.errors, self.errors.columns
         most = largest_noise(errors.widths, columns)
-        norms = np.sqrt(np.maximum(np.diag(self._gram), 0.0)) / errors.unit
-        if not len(norms):
-            return np.array([most])
+        norms = np.sqrt(np.maximum(np.diag(self.products.gram), 0.0)) / errors.unit
+        made = [number for number, cut in enumerate(self._cuts) if cut is not None]
+        if not made:
+            return self.most_noise_bits()
         norm = self._trial.norm if self._trial is not None else 0.0
-        last = max(number for number, cut in enumerate(self._cuts) if cut is not None)
-        new = max(norms[last], self.lam * norm / errors.unit)
+        new = max(norms[made[-1]], self.lam * norm / errors.unit)
+        if self._trial is not None and self._trial.aside:
+            new = max(norms[made])
         bits = [product_noise(errors.widths, columns, max(new, old)) for old in [*norms, new]]
         return np.clip(bits, most - NOISE_RANGE, most)
 
     def most_noise_bits(self) -> Ints:
         """The same for a vector that may be as long as any."""
         most = largest_noise(self.errors.widths, self.errors.columns)
-        return np.full(len(self._gram) + 1, most)
+        return np.full(self.products.count + 1, most)
 
     @property
     def vectors(self) -> int:
-        return len(self._gram)
+        return self.products.count
 
     def tilt(self, model: int, vector: int) -> float:
         """The inner product of the point where a vector was made, and a vector."""
-        return self._dot(self._cut(model).point, np.eye(1, len(self._gram), vector)[0])
+        return self.products.dot(self._cut(model).point, self.products.unit(vector))
 
-    def _cut(self, number: int) -> _Cut:
+    def _cut(self, number: int) -> Cut:
         cut = self._cuts[number]
         assert cut is not None
         return cut
@@ -165,64 +161,115 @@ class Descent:
 
     @property
     def _gradient(self) -> Floats:
-        unit = np.zeros(len(self._gram))
-        unit[self._gradient_vector] = 1.0
-        return unit + self.lam * self._padded(self._point)
+        products = self.products
+        return products.unit(self._gradient_vector) + self.lam * products.held(self._point)
 
-    def _direction(self) -> Floats:
-        """−H∇P by the two-loop recursion (Nocedal)."""
-        q, stack = self._gradient, []
+    @property
+    def _labels(self) -> Floats:
+        """b_0, the first vector: the gradient at w = 0."""
+        return self.products.unit(self.products.first)
+
+    def _newton(self, q: Floats) -> Floats:
+        """Hq, H the inverse Hessian by the two-loop recursion (Nocedal)."""
+        stack = []
         for s, change in reversed(self._pairs):
-            step = self._padded(s)
-            y = self._padded(change) + self.lam * step
-            curved = self._dot(step, y)
-            if curved <= 1e-12 * self._dot(step, step):
+            step = self.products.padded(s)
+            y = self.products.padded(change) + self.lam * self.products.held(step)
+            curved = self.products.dot(step, y)
+            if curved <= 1e-12 * self.products.dot(step, step):
                 continue
-            a = self._dot(step, q) / curved
+            a = self.products.dot(step, q) / curved
             q = q - a * y
             stack.append((step, y, curved, a))
         if stack:
             step, y, curved, _ = stack[0]
-            q = q * (curved / self._dot(y, y))
+            q = q * (curved / self.products.dot(y, y))
         else:
-            smooth = 1.0 if self.squared else 0.25
-            q = q / (smooth * self.errors.bounds.mean_square + self.lam)
+            q = q / (self._steepest + self.lam)
         for step, y, curved, a in reversed(stack):
-            q = q + (a - self._dot(y, q) / curved) * step
-        return -q
+            q = q + (a - self.products.dot(y, q) / curved) * step
+        return q
 
-    def propose(self) -> Trial:
-        """The full step, or as much of it as nothing can wrap with."""
-        self._trial = self._at(self._direction(), 1.0)
+    @property
+    def _steepest(self) -> float:
+        """Above every curvature of R."""
+        return (1.0 if self.squared else 0.25) * self.errors.bounds.mean_square
+
+    def propose(self, target: float) -> Trial:
+        """The full step, or as much of it as nothing can wrap with; ``target``: the gap wanted."""
+        if self._lacks_intercept(target):
+            self._trial = self._beside(target)
+        else:
+            self._trial = self._at(-self._newton(self._gradient), 1.0)
         return self._trial
+
+    def _lacks_intercept(self, target: float) -> bool:
+        """Whether a cut is wanted that tells where the best intercept is.
+
+        That is so where other weights are good enough, and where some cuts have told nothing. A
+        step comes in between: the smaller the gradient, the less it matters where that is.
+        """
+        price, others = self._open
+        if not self.products.free or price <= others:
+            return False
+        solved = others <= 0.5 * target * self.primal
+        return self._since >= (1 if solved else _PATIENCE)
+
+    def _beside(self, target: float) -> Trial:
+        """A point with another intercept, and other weights as they follow it.
+
+        Along He, e the intercept, the gradient is e's alone: the cut there says of the intercept
+        what it can. P rises by more than errors may hide.
+        """
+        span, products = self._span, self.products
+        intercept = products.unit(0) / products.free
+        along = self._newton(intercept)
+        # The intercept's own curvature, with other weights at their best, is 1/e·He.
+        answer = products.intercept(along)
+        if not answer > 0:
+            # Where noise has spoiled H.
+            along, answer = intercept, 1.0 / self._steepest
+        bend = 1.0 / answer
+        cut = self._cut(self._gradient_vector)
+        rise = max(_RISE * cut.value_error, 2 * target * self.primal, self._open[1])
+        shift = math.sqrt(2 * rise / bend)
+        at = products.intercept(self._point)
+        up = span.high - at >= at - span.low
+        trial = self._at(along * (bend * (shift if up else -shift)), 1.0)
+        return replace(trial, aside=True)
 
     def stay(self) -> Trial:
         """The point where it is."""
-        self._trial = self._at(np.zeros(len(self._gram)), 1.0)
+        self._trial = self._at(np.zeros(self.products.count), 1.0)
         return self._trial
 
     def at_model(self) -> Trial:
         """The point that is the model."""
-        point = self._padded(self._cut(self._model).point)
-        return self._at(point - self._padded(self._point), 1.0)
+        point = self.products.padded(self._cut(self._model).point)
+        return self._at(point - self.products.padded(self._point), 1.0)
 
     def shorten(self, share: float) -> Trial:
         """A shorter step in the same direction."""
         assert self._trial is not None
         before = self._trial
-        moved = (self._padded(before.point) - self._padded(self._point)) / before.step
-        self._trial = self._at(moved, before.step * max(_SHORTEST, min(share, 0.7)))
+        moved = (
+            self.products.padded(before.point) - self.products.padded(self._point)
+        ) / before.step
+        trial = self._at(moved, before.step * max(_SHORTEST, min(share, 0.7)))
+        self._trial = replace(trial, aside=before.aside)
         return self._trial
 
     def _at(self, direction: Floats, step: float) -> Trial:
         errors, bounds = self.errors, self.errors.bounds
         scale = 2.0 ** (POINT_BITS - errors.widths.vector) / bounds.samples
         while True:
-            wanted = self._padded(self._point) + step * direction
+            wanted = self.products.padded(self._point) + step * direction
             factors = [round(value * scale) for value in wanted.tolist()]
             point = np.array([factor / scale for factor in factors])
-            norm = self._longest_norm(point) + errors.weights
-            moved = self._longest_norm(point - self._padded(self._point)) + errors.weights
+            norm = self.products.longest(point) + errors.weights
+            moved = (
+                self.products.longest(point - self.products.padded(self._point)) + errors.weights
+            )
             reach = bounds.row_norm * min(norm, math.inf)
             reach = min(reach, self._scores + bounds.row_norm * moved)
             small = max((abs(factor) for factor in factors), default=0) < 1 << 62
@@ -266,26 +313,25 @@ class Descent:
         """What share of the step to take instead of a point that is no better; zero: it is."""
         trial = self._trial
         assert trial is not None
-        if not trial.moved or series is None:
+        if not trial.moved or series is None or trial.aside:
             return 0.0
-        start = self._padded(self._point)
-        slope = self._dot(self._gradient, self._padded(trial.point) - start)
+        start = self.products.padded(self._point)
+        slope = self.products.dot(self._gradient, self.products.padded(trial.point) - start)
         now = self._objective(loss, trial)
-        before = self._value + 0.5 * self.lam * self._dot(start, start)
+        before = self._value + 0.5 * self.lam * self.products.held_dot(start, start)
         doubt = _LOSS_DOUBT * before + self.errors.loss_noise(series)
-        doubt += 2 * self._dot_error(trial.point, np.eye(1, len(self._gram))[0])
+        doubt += 2 * self.products.dot_error(trial.point, self._labels)
         if now <= before + _ARMIJO * slope + doubt:
             return 0.0
         return 0.5 * -slope / max(now - before - slope, 1e-300)
 
     def _objective(self, loss: float, trial: Trial) -> float:
-        return self._tilted(loss, trial.point) + 0.5 * self.lam * self._dot(
-            trial.point, trial.point
-        )
+        square = self.products.held_dot(trial.point, trial.point)
+        return self._tilted(loss, trial.point) + 0.5 * self.lam * square
 
     def _tilted(self, loss: float, point: Floats) -> float:
         """R from the mean of log 2cosh(z/2): labels add w·b_0."""
-        return loss + self._dot(point, np.eye(1, len(self._gram))[0])
+        return loss + self.products.dot(point, self._labels)
 
     @property
     def _value(self) -> float:
@@ -296,32 +342,26 @@ class Descent:
     ) -> float:
         """How far R may be off, for products and rounding of the model."""
         errors = self.errors
-        first = np.eye(1, len(self._gram))[0]
-        products = self._dot_error(point, first)
-        length = self._longest_norm(first) + self.lam * norm
+        products = self.products.dot_error(point, self._labels)
+        length = self.products.longest(self._labels) + self.lam * norm
         told = errors.loss(series, norm, value)
         return told + products + length * errors.weights
 
-    def begin(self, square: float, bits: Ints) -> None:
+    def begin(self, row: Floats, bits: Ints) -> None:
         """The first vector is there: b_0 at w = 0."""
-        self._take(np.array([square]), bits)
+        self._take(row, bits)
         start = self.start
         size = math.sqrt(self.errors.bounds.label_square)
         delta = self.errors.vector(None, size, 0.0)
         error = self.errors.loss(None, 0.0, start) if self.squared else 0.0
         self._point = np.zeros(1)
-        self._cuts.append(_Cut(start, error, np.zeros(1), 0.0, delta))
+        self._cuts.append(Cut(start, error, np.zeros(1), 0.0, delta))
         self._prove()
 
     def _take(self, row: Floats, bits: Ints) -> None:
         """Inner products of a new vector with all before it, and with itself."""
-        count = len(row)
         error = np.array([self.errors.product(int(each)) for each in bits])
-        for name, values in (("_gram", row), ("_gram_error", error)):
-            grown = np.zeros((count, count))
-            grown[:-1, :-1] = getattr(self, name)
-            grown[-1, :] = grown[:, -1] = values
-            setattr(self, name, grown)
+        self.products.take(row, error)
 
     def take_aside(self, row: Floats, bits: Ints) -> None:
         """A vector that is no gradient of this problem."""
@@ -335,28 +375,30 @@ class Descent:
         trial, self._trial = self._trial, None
         assert trial is not None
         self._take(row, bits)
-        count = len(self._gram)
-        newest = np.eye(1, count, count - 1)[0]
+        count = self.products.count
+        newest = self.products.unit(count - 1)
         if self.squared:
             # R is quadratic: its value follows from the gradients at 0 and here.
-            first = np.eye(1, count)[0]
-            half = 0.5 * self._dot(trial.point, first + newest)
+            both = self._labels + newest
+            half = 0.5 * self.products.dot(trial.point, both)
             value = self.start + half
             error = self._value_error(trial.point, trial.norm, series, value)
-            error += 0.5 * self._dot_error(trial.point, first + newest)
+            error += 0.5 * self.products.dot_error(trial.point, both)
             size = math.sqrt(2 * max(value + error, 0.0))
         else:
             value = self._tilted(loss, trial.point)
             error = self._value_error(trial.point, trial.norm, series, value)
             size = slope_size(value + error)
         delta = self.errors.vector(series, size, trial.norm)
-        self._cuts.append(_Cut(value, error, trial.point, trial.norm, delta))
-        step = self._padded(trial.point) - self._padded(self._point)
+        self._cuts.append(Cut(value, error, trial.point, trial.norm, delta))
+        step = self.products.padded(trial.point) - self.products.padded(self._point)
         if trial.moved > 2 * self.errors.weights:
-            old = np.eye(1, count, self._gradient_vector)[0]
+            old = self.products.unit(self._gradient_vector)
             self._pairs.append((step, newest - old))
             del self._pairs[:-_MEMORY]
-        if self.squared and self._at_point(count - 1) > self._at_point(self._gradient_vector):
+        self._since = 0 if trial.aside else self._since + 1
+        stays = self.squared or trial.aside
+        if stays and self._at_point(count - 1) > self._at_point(self._gradient_vector):
             # No better: but what the gradient changed by is known now, and so is another cut.
             self._prove()
             return
@@ -366,7 +408,7 @@ class Descent:
 
     def _at_point(self, number: int) -> float:
         cut = self._cut(number)
-        return cut.value + 0.5 * self.lam * self._dot(cut.point, cut.point)
+        return cut.value + 0.5 * self.lam * self.products.held_dot(cut.point, cut.point)
 
     # ── what is proved ────────────────────────────────────────────────────────────────────
 
@@ -391,56 +433,41 @@ class Descent:
         lam *= self.share
         self.lam, self.dual, self.proof = lam, 0.0, (math.inf, 0.0)
         self._pairs.clear()
+        self._span = Span()
         self._prove()
 
     def _prove(self) -> None:
         """P at the point from above, and the best bound of P* from below."""
-        cut = self._cut(self._gradient_vector)
-        point = self._padded(cut.point)
-        square = self._dot(point, point)
-        doubt = cut.value_error + 0.5 * self.lam * self._dot_error(point, point)
+        cut, products = self._cut(self._gradient_vector), self.products
+        point = products.padded(cut.point)
+        square = products.held_dot(point, point)
+        doubt = cut.value_error + 0.5 * self.lam * products.held_error(point, point)
         value = cut.value + 0.5 * self.lam * max(square, 0.0)
         self.primal = value + doubt
-        slope = self._longest_norm(self._gradient) + cut.vector_error
+        bundle = CutBounds(products, self._cuts, self.lam, self.dual).lower(self._span)
+        slope = products.held_longest(self._gradient) + cut.vector_error
         slope += self.lam * self.errors.weights
-        # P is λ-strongly convex: P − P* ≤ ‖∇P‖²/(2λ).
-        most = slope**2 / (2 * self.lam)
-        self.dual = max(self.dual, value - doubt - most, self._bundle())
+        # P is λ-strongly convex: P − P* ≤ ‖∇P‖²/(2λ), but for a free intercept.
+        others = slope**2 / (2 * self.lam)
+        self._open = self._intercept_price(cut), others
+        most = sum(self._open)
+        self.dual = max(self.dual, value - doubt - most, bundle)
         # That bound holds whatever P is: beside the least that P can be, its doubt counts once.
         for proof in ((self.primal, self.dual), (value - doubt, value - doubt - most)):
             if _relative_gap(proof) <= _relative_gap(self.proof):
                 self.proof, self._model = proof, self._gradient_vector
 
-    def _bundle(self) -> float:
-        """The minimum of the greatest of all cuts, and λ/2 ‖w‖².
-
-        The optimum lies within a known distance of every point of a cut; by so much, at most, may
-        an error of its vector move the cut there.
-        """
-        cuts = [(number, cut) for number, cut in enumerate(self._cuts) if cut is not None]
-        if len(cuts) < 3:
+    def _intercept_price(self, cut: Cut) -> float:
+        """How far P may be above P* because a free intercept is not the best one: s(β − β*)."""
+        products, span = self.products, self._span
+        if not products.free:
             return 0.0
-        far = math.sqrt(2 * max(self.primal, 0.0) / self.lam)
-        heights = []
-        for number, cut in cuts:
-            above = self._at_point(number) + cut.value_error - self.dual
-            above += self.lam * self._dot_error(cut.point, cut.point)
-            near = math.sqrt(2 * max(above, 0.0) / self.lam)
-            unit = np.eye(1, len(self._gram), number)[0]
-            tilt = self._dot(unit, cut.point)
-            doubt = cut.value_error + self._dot_error(unit, cut.point)
-            doubt += cut.vector_error * min(near, far + cut.norm)
-            heights.append(cut.value - tilt - doubt)
-        master = Master(1)
-        count, places = len(heights), [number for number, _ in cuts]
-        gram = self._gram[np.ix_(places, places)]
-        master.add(np.zeros((count, 0)), gram, np.array(heights), np.zeros(count, np.int64))
-        weights = np.clip(master.solve(tolerance=1e-12, scale=1.0 / self.lam).mu, 0.0, None)
-        weights /= max(1.0, weights.sum())
-        mixed = np.zeros(len(self._gram))
-        mixed[places] = weights
-        square = self._dot(mixed, mixed) + self._dot_error(mixed, mixed)
-        return float(weights @ np.array(heights) - square / (2 * self.lam))
+        at, intercept = self._gradient_vector, products.intercept(cut.point)
+        entry = float(products.entries[at])
+        doubt = abs(entry) * products.intercept_error(cut.point)
+        off = cut.vector_error + float(products.entry_errors[at])
+        known = max(0.0, entry * intercept + span.price(entry))
+        return known + doubt + off * span.farthest(intercept)
 
 
 def _relative_gap(proof: tuple[float, float]) -> float:

@@ -51,7 +51,10 @@ class Shapes(Part):
 
 
 class BeginRequest(SealedRequest, kw_only=True):
+    """``constant`` is the column whose weight λ does not hold back; −1: there is none."""
+
     shapes: Shapes
+    constant: Annotated[int, record("the constant column, where its weight is free", alike=True)]
 
 
 class BeginReply(Message):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
 from weft.crypto.primitives.seeded_words import Words, seeded_words
-from weft.errors import ProtocolError
+from weft.errors import ConfigError, ProtocolError
 from weft.protocol import Answer, Nothing, answers
 from weft.protocol.message import malformed
 from weft.solvers.base import ModelShare
@@ -23,6 +23,7 @@ from weft.solvers.sealed.digit_widths import (
     POINT_BITS,
     WEIGHT_BITS,
     Widths,
+    intercept_units,
     largest_noise,
 )
 from weft.solvers.sealed.fold_rows import FoldRows, draw_label, refuse_small, rows_of_folds
@@ -59,6 +60,7 @@ from weft.solvers.sealed.model_guard import refuse_wide, told_by_model
 from weft.solvers.sealed.party_shares import (
     SharedVector,
     combined,
+    constant_vector,
     cut_scores,
     cut_vector,
     noise,
@@ -83,6 +85,11 @@ from weft.solvers.settings import Settings
 from weft.sums.scalar_sums import pack_scalars
 
 _WIDE = 128
+_LONE_LABELS = (
+    "refuses an intercept without a penalty, being the only one with labels: the coordinator would "
+    "learn from it how many samples each class has; set penalize_intercept = true, or agree on "
+    "allow_lone_labels = true"
+)
 #: In the place of a point that there is not.
 _NOTHING: tuple[Ints, Words] = (np.zeros(0, np.int64), np.zeros((0, 0), np.uint64))
 
@@ -100,6 +107,8 @@ class SealedParty(SlopeShares):
         self._limit = PhaseLimit.of(settings, self._all_problems.width)
         self._slope_serial = 0
         self._vectors: list[SharedVector] = []
+        self._free = not settings.penalize_intercept
+        self._constant = -1
         #: Shares of the point in hand, and of all points with a vector.
         self._point: Words | None = None
         self._points: list[tuple[Ints, Words]] = []
@@ -132,6 +141,7 @@ class SealedParty(SlopeShares):
         if len(table.places) != self._parties or table.places[self._party].shape != block.shape:
             raise malformed("shapes", "are not those of this party's table")
         self._table = table
+        self._check_constant(message.constant)
         layout = self._all_problems
         refuse_small(rows_of_folds(table.n_rows, layout.folds).tolist(), view.min_batch)
         sizes = message.shapes.row_sizes
@@ -153,6 +163,21 @@ class SealedParty(SlopeShares):
             bounds += folds.untold(view.min_batch)
         told = pack_scalars(self._cipher, "bounds", *bounds)
         return BeginReply(seed=self._seed, bounds=told)
+
+    def _check_constant(self, constant: int) -> None:
+        """See that the column whose weight is a vector of its own is the constant one, and free.
+
+        Whoever has labels knows which it is. Parties that were told otherwise have other pads.
+        """
+        view, own = self._view, self._place.columns
+        mine = int(own[view.bias_slot]) if self._free and view.bias_slot >= 0 else -1
+        knows = mine >= 0 or view.labelled.any() or not self._free or constant in own
+        if (knows and constant != mine) or not -1 <= constant < self._whole.n_columns:
+            raise malformed("constant", "is not the column whose weight is free")
+        counts = self._squared or self._context.tells_counts
+        if constant >= 0 and view.labelled.any() and not counts:
+            raise ConfigError(_LONE_LABELS)
+        self._constant = constant
 
     def _check_table(self, table: WholeTable, cells: Floats) -> None:
         """Object to what the run will make of the table, before anything is dealt."""
@@ -191,12 +216,22 @@ class SealedParty(SlopeShares):
         if at != len(message.tables):
             raise malformed("tables", "are not those of all other parties")
         self._masked = tables
+        self._add_constant()
         self._point = np.zeros((len(self._problems), self._whole.n_columns), np.uint64)
         return SlopesReply(slopes=self._hide_slopes(self._no_slopes(), held=False))
 
+    def _add_constant(self) -> None:
+        """A free intercept is a vector of its own, the first one, and no point has it."""
+        if self._constant < 0:
+            return
+        units, columns = intercept_units(self._widths), self._whole.n_columns
+        vector = constant_vector(self._problems, columns, self._constant, units)
+        self._vectors.append(vector)
+        self._points.append(_NOTHING)
+
     def _held_slopes(self, message: HeldRequest) -> SlopesReply:
         """The slopes at w = 0 of what folds leave out."""
-        if len(self._vectors) != 1 or not self._all_problems.folds:
+        if len(self._vectors) != 1 + (self._constant >= 0) or not self._all_problems.folds:
             raise ProtocolError("a phase of sealed training comes out of turn")
         return SlopesReply(slopes=self._hide_slopes(self._no_slopes(), held=True))
 

@@ -109,6 +109,14 @@ class SharedVector:
         return minus(self.public if first else np.zeros_like(self.public), self.mask)
 
 
+def constant_vector(problems: Ints, columns: int, constant: int, units: int) -> SharedVector:
+    """A public vector with one entry: shares of its mask are zero."""
+    public = np.zeros((len(problems), columns, 2), np.uint64)
+    nothing = np.zeros_like(public)
+    public[:, constant, 0] = units
+    return SharedVector(problems, public, nothing, nothing, nothing)
+
+
 def stacked(vectors: list[SharedVector], problems: Ints) -> SharedVector:
     """Some problems of many vectors at once: (vectors × problems × columns)."""
     parts = [vector.of(problems) for vector in vectors]

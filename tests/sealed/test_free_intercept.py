@@ -1,0 +1,181 @@
+"""Sealed training with an intercept that has no penalty: certified, and as scikit-learn has it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from sealed_runs import COLUMNS, CUTS, cut, held, optimum, table, train, weights
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from covering import every_pair
+from weft.errors import ConfigError, WeftError
+from weft.estimators import HybridGLM
+from weft.federation.local_federation import Federation, Preprocessing
+from weft.guards import Terms
+from weft.solvers.sealed import coordinator_round_trips
+from weft.solvers.settings import Settings
+
+
+def uneven(loss, seed=0, rows=90):
+    """A table whose columns and responses are far from centred; classes are three to one."""
+    block, labels = table(seed, classes=0, rows=rows)
+    block = block + 0.3 * np.arange(COLUMNS)
+    if loss == "squared":
+        return block, labels + 5.0
+    return block, (labels > np.quantile(labels, 0.75)).astype(int)
+
+
+def targets(labels, loss):
+    return labels if loss == "squared" else 2.0 * labels - 1
+
+
+def judged(trained, block, target, lam, loss, number=0):
+    """The true gap, below the certified one; D is below P*, and P − P* below P − D."""
+    certificate = trained.result.certificate
+    primal, dual = certificate.primal[number], certificate.dual[number]
+    best, value = optimum(block, target, lam, loss, free=True)
+    w = np.append(weights(trained.model)[number], trained.model.intercept[number])
+    best = min(best, value(w))
+    assert dual <= best * (1 + 1e-9)
+    assert value(w) - best <= (primal - dual) * (1 + 1e-9) + 1e-12
+    return (value(w) - best) / value(w)
+
+
+@pytest.mark.parametrize(("how", "loss"), [*zip(CUTS, ["logistic", "squared"] * 2, strict=True)])
+def test_every_cut_gives_the_certified_optimum(how, loss):
+    block, labels = uneven(loss)
+    _, trained = train(cut(block, labels, CUTS[how]), loss=loss, free=True)
+    judged(trained, held(block, CUTS[how]), targets(labels, loss), 1e-2, loss)
+    assert trained.result.certificate.gap <= 1e-3
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+def test_weights_are_scikit_learns_and_predicted_means_those_observed(loss):
+    block, labels = uneven(loss)
+    lam, n = 0.05, len(block)
+    _, trained = train(
+        cut(block, labels, CUTS["vertical"]), lam=lam, loss=loss, free=True, gap=1e-5
+    )
+    if loss == "squared":
+        judge = Ridge(alpha=lam * n).fit(block, labels)
+    else:
+        judge = LogisticRegression(C=1 / (lam * n), tol=1e-10, max_iter=10_000).fit(block, labels)
+    found = np.append(weights(trained.model), trained.model.intercept)
+    np.testing.assert_allclose(found, np.append(judge.coef_, judge.intercept_), atol=5e-3)
+    scores = block @ weights(trained.model)[0] + trained.model.intercept[0]
+    predicted = scores if loss == "squared" else expit(scores)
+    assert predicted.mean() == pytest.approx(labels.mean(), abs=1e-4)
+
+
+def outliers(block):
+    block[3] *= 50.0
+    return block
+
+
+HOSTILE = {
+    "outliers": outliers,
+    "a large column": lambda block: block * np.array([1e4] + [1.0] * (COLUMNS - 1)),
+    "a constant column": lambda block: np.where(np.arange(COLUMNS) == 2, 3.0, block),
+    "nothing": lambda block: block * 0.0,
+    "all far away": lambda block: block + 20.0,
+}
+
+
+@every_pair(harm=HOSTILE, lam=[1e-6, 1e-3, 1.0], loss=["logistic", "squared"])
+def test_a_hostile_table_is_certified_truly_or_refused(harm, lam, loss):
+    block, labels = uneven(loss, rows=40)
+    block = HOSTILE[harm](block)
+    how = {"a": [(slice(None), slice(0, 3))], "b": [(slice(None), slice(3, None), False)]}
+    refused = ""
+    try:
+        _, trained = train(cut(block, labels, how), lam=lam, loss=loss, free=True, iterations=12)
+    except ConfigError as error:
+        refused = str(error)
+    if refused:
+        assert "sealed training" in refused
+    else:
+        judged(trained, block, targets(labels, loss), lam, loss)
+
+
+def test_separable_and_rare_classes_end_with_a_true_certificate():
+    block, labels = uneven("logistic")
+    for some in (np.arange(len(block)) < 3, block[:, 0] > 1.5):
+        labels = some.astype(int)
+        tiles = cut(block, labels, CUTS["horizontal"])
+        _, trained = train(tiles, lam=1e-4, free=True, iterations=15)
+        judged(trained, block, 2.0 * labels - 1, 1e-4, "logistic")
+
+
+def test_classes_paths_and_folds_have_free_intercepts_each():
+    block, labels = table(classes=3)
+    tiles = cut(block, labels, CUTS["vertical"])
+    _, trained = train(tiles, lam=3e-2, path=(1e-1,), folds=2, free=True)
+    assert all(stage.certificate.gap <= 1e-3 for stage in trained.result.stages)
+    lam = trained.result.stages[trained.result.model_iteration].lam
+    for number in range(3):
+        judged(trained, block, np.where(labels == number, 1.0, -1.0), lam, "logistic", number)
+
+
+# ── what is told ──────────────────────────────────────────────────────────────────────────
+
+
+def test_the_coordinator_learns_means_of_slopes_with_noise_and_no_other_entry(monkeypatch):
+    told, add = [], coordinator_round_trips.add_shares
+
+    def adding(replies, field, count, bits):
+        found = add(replies, field, count, bits)
+        if field == "products":
+            told.append(found)
+        return found
+
+    monkeypatch.setattr(coordinator_round_trips, "add_shares", adding)
+    block, labels = uneven("logistic")
+    federation, _ = train(cut(block, labels, CUTS["vertical"]), free=True, gap=1e-2)
+    half = federation.parties["a"]._half
+    entries = half._vectors[0].public[0, :, 0]
+    assert np.flatnonzero(entries).tolist() == [half._constant]
+    # The first product of every vector: N times the mean slope; at w = 0 that of the labels.
+    unit = float(entries[half._constant]) * 2.0**half._widths.vector
+    first, expected = told[0][0] / unit, -(2.0 * labels - 1).sum() / 2
+    assert first == pytest.approx(expected, abs=1e-6)
+    assert first != expected
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+def test_a_lone_label_holder_keeps_its_classes_to_itself(loss):
+    """Σy² of a squared loss is told of a lone label holder anyway."""
+    block, labels = uneven(loss)
+    tiles = cut(block, labels, CUTS["vertical"])
+    settings = Settings(lam=0.1, loss=loss, solver="sealed", penalize_intercept=False, gap=0.1)
+    how = Preprocessing(intercept=True)
+    if loss == "logistic":
+        with pytest.raises(
+            WeftError, match=r"party a: refuses an intercept .* only one with labels"
+        ):
+            Federation(tiles, how, terms=Terms(min_batch=4)).train(settings)
+    else:
+        Federation(tiles, how, terms=Terms(min_batch=4)).train(settings)
+    allowed = Terms(min_batch=4, allow_lone_labels=True)
+    assert Federation(tiles, how, terms=allowed).train(settings).result.certificate.gap <= 0.1
+
+
+def test_a_coordinator_cannot_name_a_column_in_the_place_of_the_constant_one(monkeypatch):
+    block, labels = uneven("logistic")
+    begin = coordinator_round_trips.BeginRequest
+
+    def lying(**fields):
+        return begin(**{**fields, "constant": fields["constant"] - 1})
+
+    monkeypatch.setattr(coordinator_round_trips, "BeginRequest", lying)
+    with pytest.raises(WeftError, match="'constant' is not the column whose weight is free"):
+        train(cut(block, labels, CUTS["vertical"]), free=True)
+
+
+def test_a_family_trains_sealed():
+    block, labels = uneven("logistic")
+    model = HybridGLM("binomial", lam=0.05, privacy="sealed").fit(
+        cut(block, labels, CUTS["vertical"])
+    )
+    assert model.solver_ == "sealed"
+    assert model.gap_ <= 1e-3
