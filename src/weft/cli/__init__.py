@@ -15,6 +15,7 @@ from weft.cli.add_plugin_commands import add_plugin_commands
 from weft.cli.algorithms import algorithms
 from weft.cli.audit import audit
 from weft.cli.check import check
+from weft.cli.export import export
 from weft.cli.federation import federation
 from weft.cli.founding import founding
 from weft.cli.init import init
@@ -77,6 +78,7 @@ _app.command(epilog="Example: weft algorithms fedavg")(algorithms)
 _app.command(
     epilog="Example: weft predict results/digits/model.npz new.csv --id patient > predicted.csv"
 )(predict)
+_app.command(epilog="Example: weft export results/digits/model.npz digits.onnx card.json")(export)
 _app.command(epilog="Example: weft report results/digits --figures")(report)
 _app.command(epilog="Example: weft audit results/digits --party r1c1")(audit)
 _app.command(epilog="Example: weft ledger parties/ledger --party r1c1")(ledger)
