@@ -41,7 +41,7 @@ def small_images(monkeypatch):
     ids=["some", "all"],
 )
 def test_every_method_is_followed_to_its_end(methods):
-    target = Target(20, 1.0)
+    target = Target(20, 0.2)
     case = Case("mnist", NUMBER, "hyfdca")
     problem = context.setting_data("mnist", case.setting).problem
     best = solve(problem).primal

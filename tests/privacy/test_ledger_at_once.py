@@ -41,7 +41,7 @@ tiles = SPLITS["columns"](load("breast_cancer").rows(slice(0, 100)), 2).parties
 def train():
     ledger = Ledger(Path(sys.argv[1]))
     federation = Federation(tiles, Preprocessing(scaling="standard"), ledger=ledger)
-    federation.train(Settings(lam=1e-2, gap=2e-1, solver="cutting-planes"))
+    federation.train(Settings(lam=1e-1, gap=5e-1, solver="cutting-planes"))
     sum_counter = federation.parties["p1"].sum_counter
     shown = [(int(sum_counter.received[0]), int(sum_counter.shown[0]))]
     print(json.dumps(shown), flush=True)
