@@ -99,12 +99,13 @@ def announce_for(
 
 def check_samples(preprocessing: Preprocessing, settings: Settings) -> None:
     """Refuse offsets and weights where the solver lets all samples be alike."""
-    algorithm = algorithm_of(settings.solver)
-    named = preprocessing.sample_columns.named
+    algorithm, columns = algorithm_of(settings.solver), preprocessing.sample_columns
+    named = columns.named
     what = f"column {named[0]!r} says something about samples" if named else ""
+    able = algorithm.weighs_samples or (algorithm.offsets and columns.weight is None)
     if settings.class_weight is not None:
-        what = "class_weight is set"
-    if what and not (algorithm.weighs_samples and settings.may_weigh):
+        what, able = "class_weight is set", algorithm.weighs_samples
+    if what and not (able and settings.may_weigh):
         raise ConfigError(
             f"{what}, but solver '{settings.solver}' lets all samples weigh the same, without an "
             "offset; use lbfgs or newton-cg with a smooth loss, weigh = 'samples' and when_missing "

@@ -485,6 +485,7 @@ class Party:
             start=None if self._model is None else data.weights_of(self._model),
             bias=data.bias,
             given=data.given(settings),
+            offset=message.offset,
             draws=self._draws,
             sum_sigma=sigma,
             spend_rho=self._spend_rho,

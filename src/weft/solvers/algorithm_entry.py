@@ -49,6 +49,8 @@ class Algorithm:
         ``any``, ``smooth`` ones only, or only those with ``kinks``.
     weighs_samples
         Whether samples may have weights and offsets of their own.
+    offsets
+        Whether they may have offsets, where they all weigh the same.
     any_curvature
         Whether it trains losses of which neither slope nor curvature is bounded.
     free_intercept
@@ -115,6 +117,7 @@ class Algorithm:
     cut: Cut = "any"
     losses: Literal["any", "smooth", "kinks"] = "any"
     weighs_samples: bool = False
+    offsets: bool = False
     any_curvature: bool = False
     free_intercept: bool = False
     everyone: bool = False

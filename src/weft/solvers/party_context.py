@@ -48,6 +48,8 @@ class PartyContext:
         Value of the constant column, as it is trained on; None: there is none.
     given
         Offsets and weights of rows with a label; None: there are none.
+    offset
+        At least every |offset| of a sample, whoever has it.
     draws
         Remembers what a party decides by other things than messages.
     sum_sigma
@@ -81,6 +83,7 @@ class PartyContext:
     start: Floats | None = None
     bias: float | None = None
     given: GivenValues | None = None
+    offset: float = 0.0
     draws: RandomnessLog = field(default_factory=RandomnessLog)
     sum_sigma: float = 0.0
     spend_rho: Callable[[float], None] = lambda rho: None

@@ -30,7 +30,7 @@ def why_not_sealed(settings: Settings) -> str:
         return "it adds no noise to models or sums"
     if len(settings.lambdas) > MOST_LAMBDAS:
         return f"a run has at most {MOST_LAMBDAS} values of λ, list fewer"
-    if settings.weigh != "samples":
+    if settings.weigh != "samples" or settings.class_weight is not None:
         return "all samples weigh the same"
     return ""
 
@@ -65,6 +65,7 @@ SEALED = Algorithm(
     reads=("patience",),
     losses="smooth",
     free_intercept=True,
+    offsets=True,
     everyone=True,
     waits=True,
     paths=True,

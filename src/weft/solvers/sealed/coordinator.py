@@ -56,7 +56,7 @@ class SealedCoordinator(Coordinator):
     ) -> Result:
         problems = Problems(classes, settings.folds)
         exchange = MomentExchange(channel, holdings, settings, adder, problems)
-        run = _Run(exchange, holdings, settings, problems, channel, progress)
+        run = _Run(exchange, holdings, settings, problems, channel, offset, progress)
         return run.train()
 
 
@@ -70,11 +70,14 @@ class _Run:
         settings: Settings,
         problems: Problems,
         channel: Channel,
+        offset: float,
         progress: Callable[[Record], None] | None,
     ) -> None:
         self._exchange, self._settings, self._progress = exchange, settings, progress
         self._squared = settings.loss == "squared"
         errors = exchange.errors
+        #: Of a squared loss, offsets are taken off the labels.
+        self._offset = 0.0 if self._squared else offset
         self._parties = len(holdings.parties)
         self._guard = ScoreGuard(errors.bounds.rows, self._parties)
         lam, self._layout = settings.lambdas[0], problems
@@ -82,7 +85,9 @@ class _Run:
         self._problems, self._held = [], list[HeldOut]()
         for share, start, left_out in zip(*(each.tolist() for each in starts), strict=True):
             products = VectorProducts(exchange.intercept_length)
-            problem = Descent(errors, self._squared, lam * share, share, start, products)
+            problem = Descent(
+                errors, self._squared, lam * share, share, start, products, self._offset
+            )
             self._problems.append(problem)
             self._held.append(HeldOut(problem, self._squared, left_out))
         self._vectors = self._iteration = self._alarms = 0
@@ -126,10 +131,27 @@ class _Run:
         rows = exchange.vector(bits)
         self._vectors = len(rows)
         for at, problem in enumerate(self._problems):
-            problem.begin(rows[:, at], bits)
+            if self._offset:
+                problem.take_aside(rows[:, at], bits)
+            else:
+                problem.begin(rows[:, at], bits)
         if self._layout.folds:
             exchange.held()
             self._take_aside(exchange.vector)
+        if self._offset:
+            self._begin_at_offsets()
+
+    def _begin_at_offsets(self) -> None:
+        """The gradient at w = 0, where scores are the offsets: of every problem."""
+        self._guard.reach(self._offset)
+        for problem in self._problems:
+            problem.limit_reach(self._guard.most_reach)
+        active = np.arange(len(self._problems))
+        trials = [problem.stay() for problem in self._problems]
+        self._spare -= 1
+        self._exchange.point(active, factors_of(trials, self._vectors))
+        told = self._exchange.slopes(self._guard.level, 0)
+        self._accept(active, told, np.array([trial.reach for trial in trials]))
 
     def _take_aside(self, make: Callable[[Ints], Floats]) -> None:
         """A vector that is no gradient, of every problem."""

@@ -85,6 +85,8 @@ class Descent:
         The loss at w = 0, in parts of all samples.
     products
         Inner products of all vectors; those know of a free intercept.
+    offset
+        No score is larger at w = 0.
     primal, dual
         Above P at the point, and below P*.
     proof
@@ -97,6 +99,7 @@ class Descent:
     share: float
     start: float
     products: VectorProducts = field(default_factory=VectorProducts)
+    offset: float = 0.0
     primal: float = math.inf
     dual: float = 0.0
     proof: tuple[float, float] = (math.inf, 0.0)
@@ -118,6 +121,7 @@ class Descent:
     def __post_init__(self) -> None:
         self._cuts += [None] * self.products.first
         self._gradient_vector = self._model = self.products.first
+        self._scores = self.offset
 
     # ── vectors ───────────────────────────────────────────────────────────────────────────
 
@@ -166,7 +170,7 @@ class Descent:
 
     @property
     def _labels(self) -> Floats:
-        """b_0, the first vector: the gradient at w = 0."""
+        """b_0, the first vector: what labels add to the slopes, the gradient at scores of zero."""
         return self.products.unit(self.products.first)
 
     def _newton(self, q: Floats) -> Floats:
@@ -270,7 +274,7 @@ class Descent:
             moved = (
                 self.products.longest(point - self.products.padded(self._point)) + errors.weights
             )
-            reach = bounds.row_norm * min(norm, math.inf)
+            reach = self.offset + bounds.row_norm * norm
             reach = min(reach, self._scores + bounds.row_norm * moved)
             small = max((abs(factor) for factor in factors), default=0) < 1 << 62
             if small and reach <= self._most_reach and self._slopes(moved) <= self._most_slopes:
@@ -330,7 +334,7 @@ class Descent:
         return self._tilted(loss, trial.point) + 0.5 * self.lam * square
 
     def _tilted(self, loss: float, point: Floats) -> float:
-        """R from the mean of log 2cosh(z/2): labels add w·b_0."""
+        """R from the mean of log 2cosh(z/2), less that of ½ y times offsets: labels add w·b_0."""
         return loss + self.products.dot(point, self._labels)
 
     @property
@@ -348,7 +352,7 @@ class Descent:
         return told + products + length * errors.weights
 
     def begin(self, row: Floats, bits: Ints) -> None:
-        """The first vector is there: b_0 at w = 0."""
+        """The first vector is there: b_0 at w = 0, where all scores are zero."""
         self._take(row, bits)
         start = self.start
         size = math.sqrt(self.errors.bounds.label_square)
@@ -403,7 +407,7 @@ class Descent:
             self._prove()
             return
         self._point, self._gradient_vector = trial.point, count - 1
-        self._scores = min(scores, self.errors.bounds.row_norm * trial.norm)
+        self._scores = min(scores, self.offset + self.errors.bounds.row_norm * trial.norm)
         self._prove()
 
     def _at_point(self, number: int) -> float:

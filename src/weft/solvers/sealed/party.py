@@ -99,12 +99,11 @@ class SealedParty(SlopeShares):
 
     def __init__(self, context: PartyContext, settings: Settings) -> None:
         super().__init__(context, settings)
-        self._squared = settings.loss == "squared"
         self._block: Floats | None = context.table.dense()
         self._cells: NDArray[Any] = np.zeros((0, 0), np.int32)
         self._masked: list[Words] = []
         self._tables_label = ""
-        self._limit = PhaseLimit.of(settings, self._all_problems.width)
+        self._limit = PhaseLimit.of(settings, self._all_problems.width, offset=context.offset > 0)
         self._slope_serial = 0
         self._vectors: list[SharedVector] = []
         self._free = not settings.penalize_intercept
@@ -147,12 +146,12 @@ class SealedParty(SlopeShares):
         sizes = message.shapes.row_sizes
         draw = self._pads.lasting_words(draw_label(sizes, layout.folds), table.n_rows)
         folds = self._fold_rows = FoldRows.of(layout, sizes, draw)
-        labels = self._context.labels[view.counted_rows]
+        labels = self._labels
         self._check_table(table, block)
         moved = round_cells(block, CELL_BITS)
         responses = labels if self._squared else None
         bounds = own_bounds(block, moved, self._context.table.squares, responses)
-        counted = self._place.rows[view.counted_rows]
+        counted = self._own_rows
         if self._squared or self._context.tells_counts or not view.labelled.any():
             bounds += folds.totals(counted, labels, view.min_batch, squared=self._squared)
         else:
@@ -268,6 +267,8 @@ class SealedParty(SlopeShares):
             # The share of the point is −ρ so far: E·(−ρ) is what this party adds.
             add_products(masked, self._point[:, place.columns], place.rows, scores)
         add_products(self._cells, public[:, self._place.columns], self._place.rows, scores)
+        if self._offsets is not None:
+            scores[:, self._own_rows] += encoded(self._offsets, SCORE_BITS)
         if self._first:
             self._point = self._point + public
         return ScoresReply(scores=self._hide(scores))
@@ -304,11 +305,9 @@ class SealedParty(SlopeShares):
 
         Slopes are zero but in rows that a problem trains on, or leaves out if those are ``held``.
         """
-        view, place = self._view, self._place
-        rows = np.flatnonzero(view.counted_rows)
-        labels = self._context.labels[rows][:, self._all_problems.class_of[self._problems]].T
+        labels = self._labels_of(self._problems)
         known = encoded(-labels if self._squared else -0.5 * labels, self._widths.slope)
-        slopes[:, place.rows[rows]] += known
+        slopes[:, self._own_rows] += known
         left_out = self._fold_rows.left_out(self._problems)
         slopes[~left_out if held else left_out] = 0
         self._slope_serial = self._serial

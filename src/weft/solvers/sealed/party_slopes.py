@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from weft.array_types import Ints
+from weft.array_types import Floats, Ints
 from weft.crypto.primitives.seeded_words import Words
-from weft.errors import ProtocolError
+from weft.errors import ConfigError, ProtocolError
 from weft.protocol.message import malformed
-from weft.solvers.party_context import PartyContext
+from weft.solvers.party_context import GivenValues, PartyContext
 from weft.solvers.sealed.digit_widths import (
     EIGHTH_POWER,
     LOSS_TERMS,
@@ -23,6 +23,7 @@ from weft.solvers.sealed.fold_rows import FoldRows, with_fold
 from weft.solvers.sealed.masked_sine_kernels import add_cosines, add_waves, blocks_of
 from weft.solvers.sealed.party_shares import DealtShares, noise
 from weft.solvers.sealed.phase_order import PhaseOrder
+from weft.solvers.sealed.ring_products import encoded
 from weft.solvers.sealed.share_scalars import pack_shares
 from weft.solvers.sealed.sine_series import ALARM_TERMS, SCORE_BITS, Series, alarm_multiples
 from weft.solvers.sealed.table_positions import WholeTable
@@ -43,6 +44,28 @@ class SlopeShares(PhaseOrder):
         self._all_problems = Problems(context.labels.shape[1], settings.folds)
         self._fold_rows = FoldRows(self._all_problems, np.zeros(0, np.int64))
         self._problems: Ints = np.arange(self._all_problems.width)
+        self._squared = settings.loss == "squared"
+        #: Rows that this party counts, their labels, and what is added to their scores.
+        self._counted: Ints = np.flatnonzero(context.view.counted_rows)
+        self._labels: Floats = context.labels[self._counted]
+        self._offsets: Floats | None = None
+        if context.given is not None:
+            self._take_given(context.given)
+
+    def _take_given(self, given: GivenValues) -> None:
+        """Add offsets to scores; to squares of z − y they are as other labels are."""
+        if (given.weight != 1.0).any():
+            raise ConfigError("sealed training lets all samples weigh the same; use mode = 'sums'")
+        offsets = given.offset[self._counted]
+        if self._squared:
+            self._labels = self._labels - offsets
+        else:
+            self._offsets = offsets[:, 0]
+
+    def _labels_of(self, problems: Ints) -> Floats:
+        """(problems × counted rows) labels."""
+        found: Floats = self._labels[:, self._all_problems.class_of[problems]].T
+        return found
 
     @property
     def _whole(self) -> WholeTable:
@@ -64,12 +87,21 @@ class SlopeShares(PhaseOrder):
         even = slow * 2.0 ** (digits.total - digits.dealt)
         for at, seed, words in self._blocks(opened.shape, "loss", LOSS_TERMS, dealt):
             add_cosines(opened[at], series.words[:LOSS_TERMS], even, seed, words, losses[at])
+        if self._offsets is not None:
+            # Labels add −½ y z to a loss: of weights by w·b_0, which the coordinator computes.
+            given = -0.5 * self._labels_of(self._problems) * self._offsets
+            losses[:, self._own_rows] += encoded(given, digits.total)
         left_out = self._fold_rows.left_out(self._problems)
         held = [int(row[out].sum()) for row, out in zip(losses, left_out, strict=True)]
         trained = [int(row.sum()) - out for row, out in zip(losses, held, strict=True)]
         folded = with_fold(self._all_problems, self._problems).tolist()
         told = trained + [held[at] for at in folded]
         return slopes, self._tell("losses", told, digits.noise)
+
+    @property
+    def _own_rows(self) -> Ints:
+        """Numbers of the rows that this party counts, in the whole table."""
+        return self._whole.places[self._party].rows[self._counted]
 
     def _alarms(self, opened: Words, series: Series, period: int, dealt: DealtShares) -> bytes:
         """Shares of Σ sin⁸(πz/P), with noise."""

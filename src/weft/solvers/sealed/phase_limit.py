@@ -41,12 +41,14 @@ class PhaseLimit:
     spare: int
 
     @classmethod
-    def of(cls, settings: Settings, problems: int) -> PhaseLimit:
-        """For a run with so many problems side by side."""
+    def of(cls, settings: Settings, problems: int, *, offset: bool = False) -> PhaseLimit:
+        """For a run with so many problems side by side, and scores that differ at w = 0 or not."""
         stages = len(settings.lambdas)
         iterations = math.inf if settings.iterations is None else settings.iterations * stages
         # One at w = 0; of what folds leave out one there, and at every model of a squared loss.
         gradients = int(min(MOST_GRADIENTS, iterations)) + 1
+        # With offsets labels have a vector of their own, besides the gradient there.
+        gradients += offset and settings.loss != "squared"
         if settings.folds:
             gradients += 1 + (min(stages, MOST_LAMBDAS) if settings.loss == "squared" else 0)
         # Second moments take another point of every problem.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from weft.errors import ConfigError
 from weft.solvers.sealed.digit_widths import (
     MOST_ALARM_RATIO,
     alarm_error,
@@ -41,6 +42,16 @@ class ScoreGuard:
         """Bounds of scores up to which an alarm can tell."""
         longest = 2.0 ** math.floor(math.log2(MOST_ALARM_RATIO * self.series.reach))
         return longest - self.series.reach
+
+    def reach(self, scores: float) -> None:
+        """Take the first series that holds for scores as large as these."""
+        fits = [level for level, series in enumerate(SERIES) if series.reach >= 1.01 * scores]
+        if not fits:
+            raise ConfigError(
+                "offsets are larger than sealed training can hold; take off what all of them have "
+                "in common, or train with mode = 'sums'"
+            )
+        self.level = max(self.level, fits[0])
 
     def period(self, reach: float) -> int:
         """The period that an alarm needs where no score exceeds ``reach``; zero: none is needed."""
