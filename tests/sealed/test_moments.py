@@ -300,9 +300,8 @@ def test_the_hessian_is_that_of_one_model_and_no_other():
         cut(block, labels, CUTS["vertical"]), path=(1.0,), gap=0.5, second_moments=BOTH
     )
     half = federation.parties["a"]._half
-    with pytest.raises(ProtocolError, match="second moments were asked for that there are not"):
-        half.moment_shares(0)
-    assert half.moment_shares(1).gram is not None
+    assert not half.moment_shares(0).hessians
+    assert len(half.moment_shares(1).hessians) == 1
     for number, problem in ((0, 0), (1, 0), (7, 0), (1, 1)):
         told = messages.KeptPointRequest(
             round=10**6, serial=half._serial + 1, number=number, problem=problem

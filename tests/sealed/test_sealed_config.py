@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from sealed_runs import CUTS, cut, table
+from sealed_runs import ALL, CUTS, cut, table
 
 from weft.config.read_config import read_config
-from weft.errors import ConfigError
+from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.solvers.algorithm_choice import resolve, settled
+from weft.guards import OPEN
+from weft.solvers.algorithm_choice import in_sums, resolve, settled
 from weft.solvers.sealed import catalogue_entry, table_positions
 from weft.solvers.settings import Settings
 from weft_evaluation.solver_selection import settings_for
@@ -96,3 +97,21 @@ def test_auto_trains_in_sums_where_tables_are_too_large_and_sealed_refuses_them(
     with pytest.raises(ConfigError, match="keeps a mask for every cell"):
         federation.train(msgspec.structs.replace(asked, mode="sealed"))
     assert all(party._half._serial == 0 for party in federation.parties.values())
+
+
+def test_auto_trains_in_sums_where_a_party_would_refuse_so_wide_a_model():
+    block, labels = table(rows=25)
+    tiles = cut(block, labels, {"a": [(ALL, slice(0, 1))], "b": [(ALL, slice(1, None), False)]})
+    careful = msgspec.structs.replace(OPEN, allow_exposure=False)
+    asked = Settings(lam=1e-2, loss="logistic", solver="auto", mode="auto")
+    chosen, _ = resolve(asked)
+    _, holdings, *_ = Federation(tiles, Preprocessing(intercept=False)).assemble(chosen)
+    settings, reason = in_sums(chosen, holdings, (0, 1), careful)
+    assert settings.solver == "lbfgs"
+    assert reason.startswith("mode: sums, since a would refuse a sealed model with so many columns")
+    assert in_sums(chosen, holdings, (0, 1), OPEN) is None
+    # And so it would.
+    with pytest.raises(WeftError, match="refuses a sealed model with so many columns"):
+        Federation(tiles, Preprocessing(intercept=False), terms=careful).train(
+            msgspec.structs.replace(asked, mode="sealed")
+        )

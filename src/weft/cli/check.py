@@ -98,7 +98,7 @@ def check(
         problem.tiles, problem.preprocessing, keys=own, terms=_without_refusals(terms)
     )
     _, roster, _, classes = federation.assemble(settings)
-    other = in_sums(settings, roster)
+    other = in_sums(settings, roster, classes, terms)
     if other is not None:
         settings, reason = other
     check_cut(settings, roster)

@@ -240,7 +240,8 @@ def coordinate(
     announced = announce_for(channel, preprocessing, settings, run, shares=shares)
     settings, reason = settle(settings, announced.terms, saves=saves, warm=warm)
     holdings = match(channel, preprocessing, settings, announced, run, adder)
-    other = in_sums(settings, holdings, saves=saves, warm=warm)
+    classes, terms = announced.classes, announced.terms
+    other = in_sums(settings, holdings, classes, terms, saves=saves, warm=warm)
     if other is not None:
         settings, reason = other
         settings, _ = settle(settings, announced.terms, saves=saves, warm=warm)

@@ -627,9 +627,10 @@ class Party:
             self._account.note_model()
         slice_ = self.data.share_of(half.model_share(message.model))
         if self._settings is not None and self._settings.second_moments:
-            if self._account is not None:
+            made = half.moment_shares(message.model)
+            if self._account is not None and (made.gram is not None or made.hessians):
                 self._account.note_moments(self._settings.second_moments)
-            slice_.moments = self.data.moments_of(half.moment_shares(message.model))
+            slice_.moments = self.data.moments_of(made)
         return slice_
 
     def _noised(self, noisy: NoisyRelease, weights: Floats, message: ReleaseRequest) -> Floats:

@@ -154,7 +154,7 @@ def check_study(
     everything = _built(parties, held, preprocessing, settings, OPEN, [])
     refusals: list[tuple[str, str]] = []
     try:
-        other = in_sums(settings, holdings)
+        other = in_sums(settings, holdings, announced.classes, announced.terms)
         if other is not None:
             settings, reason = other
             settings, _ = settle(settings, announced.terms)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from dataclasses import fields
 from difflib import get_close_matches
 
 import msgspec
 
 from weft.errors import ConfigError
+from weft.guards.terms import Terms
 from weft.matching.holding_map import HoldingMap
 from weft.solvers.admm import ADMM
 from weft.solvers.algorithm_entry import Algorithm
@@ -23,7 +24,7 @@ from weft.solvers.fedhybrid.method import FEDHYBRID
 from weft.solvers.hyfdca.catalogue_entries import HYFDCA
 from weft.solvers.rounds.coordinator import RoundCoordinator
 from weft.solvers.rounds.messages import KINDS, SCALARS, STEP_PHASES
-from weft.solvers.sealed.catalogue_entry import SEALED, why_not_sealed, why_too_large
+from weft.solvers.sealed.catalogue_entry import SEALED, why_not_sealed, why_not_these_tables
 from weft.solvers.settings import DEFAULTS, Settings
 from weft.solvers.subspace.catalogue_entries import SUBSPACE
 from weft.solvers.subspace.settings import GO_ON
@@ -148,9 +149,20 @@ def _in_mode(settings: Settings, saves: bool, warm: bool) -> tuple[Settings, str
 
 
 def in_sums(
-    settings: Settings, holdings: HoldingMap, *, saves: bool = False, warm: bool = False
+    settings: Settings,
+    holdings: HoldingMap,
+    classes: Sized | None,
+    terms: Terms,
+    *,
+    saves: bool = False,
+    warm: bool = False,
 ) -> tuple[Settings, str] | None:
-    """The same in sums where ``auto`` chose sealed training and the tables are too large for it.
+    """The same in sums where ``auto`` chose sealed training and the tables are not for it.
+
+    Parameters
+    ----------
+    classes
+        Those of the labels; None: they are responses.
 
     Returns
     -------
@@ -159,7 +171,8 @@ def in_sums(
     """
     if settings.mode != "auto" or settings.solver != SEALED.name:
         return None
-    why = why_too_large(holdings)
+    targets = 1 if classes is None or len(classes) == 2 else len(classes)
+    why = why_not_these_tables(holdings, targets, terms)
     if not why:
         return None
     asked = msgspec.structs.replace(settings, solver=AUTO, mode="sums")

@@ -41,7 +41,8 @@ class SecondMoments(StaysHere):
     hessian
         (classes × columns × columns) H = 1/N Xᵀ diag(l''(z)) X at the released weights, class by
         class as in the model's ``coef``: of the mean loss alone, without λ. The information of all
-        samples is N·H. Of a squared loss it is XᵀX/N. None: not asked for.
+        samples is N·H. Of a squared loss it is XᵀX/N. None: not asked for, or kept back by a party,
+        as notes of the run say.
     gram
         (columns × columns) XᵀX, a sum over all samples. None: not asked for.
     hessian_error, gram_error
@@ -108,7 +109,8 @@ def join_moments(
     if squared:
         hessian, hessian_error = gram, gram_error
     wanted = settings.second_moments
-    if ("gram" in wanted and gram is None) or ("hessian" in wanted and hessian is None):
+    # A Hessian may have been kept back, by any party: then there is none.
+    if ("gram" in wanted or squared) and gram is None:
         raise malformed("moments", "are not those that the run was to have")
     if hessian is not None and hessian_error is not None:
         hessian, hessian_error = hessian / samples, hessian_error / samples

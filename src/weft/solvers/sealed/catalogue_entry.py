@@ -5,12 +5,14 @@ from __future__ import annotations
 from math import prod
 
 from weft.errors import ConfigError
+from weft.guards.terms import Terms
 from weft.matching.holding_map import HoldingMap
 from weft.solvers.algorithm_entry import Algorithm
 from weft.solvers.sealed.coordinator import SealedCoordinator
+from weft.solvers.sealed.model_guard import told_by_model
 from weft.solvers.sealed.party_second_moments import SealedMomentsParty
 from weft.solvers.sealed.phase_limit import MOST_LAMBDAS
-from weft.solvers.sealed.table_positions import MOST_CELLS
+from weft.solvers.sealed.table_positions import MOST_CELLS, shapes_of, whole_table
 from weft.solvers.settings import Settings
 from weft.solvers.sum_count_forecast import Forecast
 
@@ -35,15 +37,32 @@ def why_not_sealed(settings: Settings) -> str:
     return ""
 
 
-def why_too_large(holdings: HoldingMap) -> str:
-    """Why tables of this size cannot be trained sealed; empty: they can."""
-    cells = 0
-    for party in range(len(holdings.parties)):
+def why_not_these_tables(holdings: HoldingMap, targets: int, terms: Terms) -> str:
+    """Why tables of these shapes cannot be trained sealed; empty: they can.
+
+    Parameters
+    ----------
+    targets
+        Classes or responses side by side.
+    """
+    cells, parties = 0, range(len(holdings.parties))
+    for party in parties:
         axes = holdings.rows, holdings.columns
         cells += prod(int(axis.sizes[axis.cohorts[party]].sum()) for axis in axes)
-    if cells <= MOST_CELLS:
+    if cells > MOST_CELLS:
+        return f"the tables have {cells:.1e} cells, where sealed training holds {MOST_CELLS:.0e}"
+    if terms.allow_exposure or len(parties) == 1:
         return ""
-    return f"the tables have {cells:.1e} cells, where sealed training holds {MOST_CELLS:.0e}"
+    table = whole_table(shapes_of(holdings))
+    for party in parties:
+        labelled = holdings.parties[party] in holdings.label_parties
+        told = told_by_model(table, party, targets, labelled=labelled)
+        if told.too_many() is not None:
+            return (
+                f"{holdings.parties[party]} would refuse a sealed model with so many columns of "
+                "others for so few of the samples that they are about"
+            )
+    return ""
 
 
 def _check(settings: Settings) -> None:

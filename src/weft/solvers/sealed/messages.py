@@ -182,7 +182,7 @@ class BendsReply(Message):
 class WeightsRequest(SealedRequest, kw_only=True):
     """Brings σ'(z) under masks; asks for it once it is cut, under other masks.
 
-    Where it adds up to too little over some rows, parties refuse.
+    Where it adds up to too little over some rows, parties keep the Hessian back.
     """
 
     bends: Annotated[Words, masked("σ'(z) and masks", "words")]
@@ -191,7 +191,9 @@ class WeightsRequest(SealedRequest, kw_only=True):
 
 
 class WeightsReply(Message):
-    weights: Annotated[Words, masked("its shares of σ'(z) less its masks", "words")]
+    """Without weights where the party keeps the Hessian back, which is no reason to stop."""
+
+    weights: Annotated[Words | None, masked("its shares of σ'(z) less its masks", "words")] = None
 
 
 class CellsRequest(SealedRequest, kw_only=True):

@@ -48,9 +48,9 @@ from weft.solvers.sealed.party_shares import cut_scores, noise
 from weft.solvers.sealed.second_moment_guard import (
     check_moments,
     matrices_of,
-    refuse_decided,
     row_groups,
     told_by_moments,
+    too_decided,
 )
 from weft.solvers.sealed.second_moment_kernels import cross_products
 from weft.solvers.sealed.sine_series import SERIES
@@ -65,6 +65,8 @@ class SealedMomentsParty(SealedParty):
         super().__init__(context, settings)
         self._asked_for = settings.second_moments
         self._matrices = matrices_of(settings, context.labels.shape[1])
+        #: Whether a Hessian would tell too much.
+        self._keeps_back = False
         #: The problem of a kept model whose Hessian is being made.
         self._kept: tuple[int, int] | None = None
         self._bend_digits = 0
@@ -90,11 +92,15 @@ class SealedMomentsParty(SealedParty):
         }
 
     def moment_shares(self, model: int | None) -> MomentShares:
-        """Its shares of all that was asked for, of a model that was kept."""
-        hessians: list[MomentShare] = []
-        if "hessian" in self._asked_for and not self._squared:
-            problems = range(self._all_problems.classes)
-            hessians = [_made(self._hessians.get((model or 0, problem))) for problem in problems]
+        """Its shares of all that was made of what was asked for, of a model that was kept.
+
+        A Hessian that some party has kept back, of any class, is none.
+        """
+        problems = range(self._all_problems.classes)
+        found = [self._hessians.get((model or 0, problem)) for problem in problems]
+        hessians = [share for share in found if share is not None]
+        if len(hessians) < len(found) or self._keeps_back:
+            hessians = []
         return MomentShares(_made(self._gram) if self._makes_gram else None, tuple(hessians))
 
     @property
@@ -160,7 +166,7 @@ class SealedMomentsParty(SealedParty):
     def _kept_point(self, message: KeptPointRequest) -> PointReply:
         """w + ρ of one problem of a kept model: its shares have the units of weights already."""
         model, problem = message.number, message.problem
-        if "hessian" not in self._asked_for or self._squared:
+        if "hessian" not in self._asked_for or self._squared or self._keeps_back:
             raise ProtocolError("a Hessian was asked for that this run is not to have")
         if model not in self._models or any(other != model for other, _ in self._hessians):
             raise malformed("number", "is not that of the one model whose Hessian is made")
@@ -209,7 +215,9 @@ class SealedMomentsParty(SealedParty):
     def _weights(self, message: WeightsRequest) -> WeightsReply:
         """Cut σ'(z), so that its products with two cells do not wrap, and put it under masks."""
         opened = self._open(message.bends)
-        self._check_sums(message.sums)
+        if self._too_decided(message.sums):
+            self._kept, self._keeps_back = None, True
+            return WeightsReply()
         dealt = self._dealt(message.dealt)
         shares = (
             dealt.take(f"{self._serial} low", *opened.shape),
@@ -220,15 +228,15 @@ class SealedMomentsParty(SealedParty):
         masks = self._mask("weights", *opened.shape)
         return WeightsReply(weights=self._hide(self._cut_share - masks))
 
-    def _check_sums(self, told: Words) -> None:
-        """Go no further where few samples have nearly all of the Hessian."""
+    def _too_decided(self, told: Words) -> bool:
+        """Whether few samples have nearly all of the Hessian."""
         groups = row_groups(self._whole)
         sums = self._pads.take_off(told, len(groups), self._sums_label).view(np.int64)
         least = [
             value * 2.0**-self._widths.slope - len(rows) * self._bend_error
             for value, rows in zip(sums.tolist(), groups, strict=True)
         ]
-        refuse_decided(self._view, self._whole, least, self._context.min_batch)
+        return too_decided(self._view, self._whole, least, self._context.min_batch)
 
     def _spread_cells(self, message: CellsRequest) -> CellsReply:
         """σ'(z) times cells: its share times E, and what was opened times its own masks."""

@@ -65,11 +65,6 @@ _SEVERAL = (
     "for it let the two differ in the row of one sample; ask for one matrix, of two classes, or "
     f"agree on allow_exposure = true, {_LEAVE_OUT}"
 )
-_DECIDED = (
-    "refuses the Hessian at this model, which would tell the rows of the few samples that are "
-    "undecided there; take a larger lam, ask for the Gram matrix alone, "
-    f"{_LEAVE_OUT}"
-)
 
 
 def numbers_told(columns: int, matrices: int) -> int:
@@ -188,8 +183,8 @@ def check_moments(
         if not len(rows):
             continue
         refuse_few_rows(len(rows), columns, matrices)
-        if hessian:
-            _refuse_few_undecided(len(rows), columns, least, _FEW_FOR_HESSIAN)
+        if hessian and _too_few_undecided(len(rows), columns, least):
+            raise ConfigError(_FEW_FOR_HESSIAN)
         if rows.tobytes() not in seen:
             seen.add(rows.tobytes())
             refuse_sparse(whole[rows], least)
@@ -213,8 +208,8 @@ def row_groups(table: WholeTable) -> list[Ints]:
     return list(found.values())
 
 
-def refuse_decided(view: PartyView, table: WholeTable, sums: Sequence[float], least: int) -> None:
-    """Refuse a Hessian of which few rows have nearly all, as each has σ'(z) of it.
+def too_decided(view: PartyView, table: WholeTable, sums: Sequence[float], least: int) -> bool:
+    """Whether few rows have nearly all of a Hessian, as each has σ'(z) of it.
 
     No σ'(z) is above a quarter. So four times their sum counts rows that have a part in it, at
     least; there must be as many as one matrix needs, and as rows of which some tell.
@@ -227,21 +222,23 @@ def refuse_decided(view: PartyView, table: WholeTable, sums: Sequence[float], le
     groups = row_groups(table)[1:]
     # Samples that are left out are rows of zeros, whose σ'(z) is a quarter.
     undecided = 4 * sums[0] - _left_out(view, table)
-    _refuse_few_undecided(undecided, table.n_columns, least, _DECIDED)
+    if _too_few_undecided(undecided, table.n_columns, least):
+        return True
     if least <= 1:
-        return
+        return False
     told = dict(zip((group.tobytes() for group in groups), sums[1:], strict=True))
     own = table.places[view.party]
     for rows, columns in _regions(table, view.party):
         if (~view.left_out[rows]).any():
             undecided = 4 * told[own.rows[rows].tobytes()] - view.left_out[rows].sum()
-            _refuse_few_undecided(undecided, columns, least, _DECIDED)
+            if _too_few_undecided(undecided, columns, least):
+                return True
+    return False
 
 
-def _refuse_few_undecided(undecided: float, columns: int, least: int, why: str) -> None:
+def _too_few_undecided(undecided: float, columns: int, least: int) -> bool:
     # One matrix: two, as for rows, would refuse nearly separable tables of hundreds of samples.
-    if undecided < ROWS_PER_NUMBER * max(columns, least):
-        raise ConfigError(why)
+    return undecided < ROWS_PER_NUMBER * max(columns, least)
 
 
 def _left_out(view: PartyView, table: WholeTable) -> int:

@@ -32,6 +32,11 @@ from weft.solvers.sealed.messages import (
 from weft.solvers.sealed.sine_series import SERIES
 from weft.solvers.settings import Settings
 
+_KEPT_BACK = (
+    "no Hessian: {} keeps it back, since it would tell the rows of the few samples that are "
+    "undecided at this model; take a larger lambda, or ask for the Gram matrix alone"
+)
+
 
 class MomentExchange(SealedExchange):
     """All phases of sealed training, and those of its second moments."""
@@ -62,7 +67,8 @@ class MomentExchange(SealedExchange):
         if "hessian" in settings.second_moments and not self._squared:
             for problem, norm in enumerate(norms):
                 self._kept_point(number, problem)
-                self._hessian(level, norm)
+                if not self._hessian(level, norm):
+                    break
 
     @property
     def _cell_holders(self) -> int:
@@ -94,8 +100,11 @@ class MomentExchange(SealedExchange):
         )
         self._add(scores, "scores")
 
-    def _hessian(self, level: int, norm: float) -> None:
-        """Let parties make shares of Xᵀ diag(σ'(z)) X at the scores in hand: four round trips."""
+    def _hessian(self, level: int, norm: float) -> bool:
+        """Let parties make shares of Xᵀ diag(σ'(z)) X at the scores in hand: four round trips.
+
+        Returns whether there is one: a party may keep it back.
+        """
         bounds, widths, series = self.errors.bounds, self.errors.widths, SERIES[level]
         columns, holders = self._table.n_columns, self._cell_holders
         error = hessian_error(bounds, widths, series, columns, norm, holders)
@@ -122,6 +131,10 @@ class MomentExchange(SealedExchange):
                 round=n, serial=self._serial, bends=self._total, sums=sums, dealt=low(p)
             ),
         )
+        for party, reply in weights.items():
+            if reply.weights is None:
+                self.notes.append(_KEPT_BACK.format(party))
+                return False
         self._add(weights, "weights")
         mixed = self._deal(lambda: dealer.cells(self._serial + 1))
         cells = self._ask(
@@ -138,3 +151,4 @@ class MomentExchange(SealedExchange):
                 round=n, serial=self._serial, cells=self._total, error=error, dealt=last(p)
             ),
         )
+        return True
