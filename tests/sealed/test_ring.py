@@ -58,10 +58,11 @@ def test_numbers_modulo_two_to_the_128_add_and_multiply_as_whole_numbers_do(a, b
     assert numbers_of(gathered(spread(x) + spread(y))) == numbers_of(plus(x, y))
 
 
+@pytest.mark.parametrize("columns", [4, 50])
 @pytest.mark.parametrize("kind", [np.uint64, np.int32])
-def test_products_of_tables_are_those_of_whole_numbers(kind):
-    table = words(1, 5, 4).astype(kind)
-    vectors, rows = words(2, 2, 4), np.array([3, 0, 6, 1, 2])
+def test_products_of_tables_are_those_of_whole_numbers(kind, columns):
+    table = words(1, 5, columns).astype(kind)
+    vectors, rows = words(2, 2, columns), np.array([3, 0, 6, 1, 2])
     out = np.zeros((2, 7), np.uint64)
     add_products(table, vectors, rows, out)
     exact = table.astype(object) @ vectors.astype(object).T

@@ -67,10 +67,8 @@ class OpeningPads:
 
     def take_off(self, total: Words, count: int, label: str) -> Words:
         """The sum of all parties' words, ``count`` of them."""
-        opened = self._sized(total, count).copy()
-        for party in range(self._parties):
-            opened -= self._pad(label, party, count)
-        return self._checked(opened, count)
+        pad = self._stream(label, self._parties - 1, count)
+        return self._checked(np.subtract(self._sized(total, count), pad, out=pad), count)
 
     def read(self, padded: Words, count: int, label: str, party: int) -> Words:
         """The words of one party."""
@@ -83,6 +81,16 @@ class OpeningPads:
         return count + SUMS * -(-count // CHUNK)
 
     def _pad(self, label: str, party: int, count: int) -> Words:
+        """Its stream less that of the party before it: uniform, and independent of all others.
+
+        Pads of all parties add up to the last stream, so that one is drawn to take them off.
+        """
+        pad = self._stream(label, party, count)
+        if party:
+            pad -= self._stream(label, party - 1, count)
+        return pad
+
+    def _stream(self, label: str, party: int, count: int) -> Words:
         return seeded_words(self._seed.reveal(), f"pad {party} {label}", self.size(count))
 
     def _sized(self, total: Words, count: int) -> Words:

@@ -25,10 +25,12 @@ from weft.solvers.subspace.class_fold_problems import Problems
 
 def fold_of_rows(row_sizes: Ints, folds: int, draw: Words) -> Ints:
     """The fold of every row: those of every cohort are spread evenly, in the order of a draw."""
+    if not folds:
+        return np.zeros(int(row_sizes.sum()), np.int64)
     cohort = np.repeat(np.arange(len(row_sizes)), row_sizes)
     order = np.lexsort((draw, cohort))
     found = np.empty(len(cohort), np.int64)
-    found[order] = np.arange(len(cohort)) % max(folds, 1)
+    found[order] = np.arange(len(cohort)) % folds
     return found
 
 

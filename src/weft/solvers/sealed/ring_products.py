@@ -14,6 +14,10 @@ from numpy.typing import NDArray
 from weft.array_types import Floats, Ints
 from weft.crypto.primitives.seeded_words import Words
 
+#: Columns up to which four rows are taken at once: loops over one are too short to be fast. Four
+#: long rows would be read in too many places at once.
+_FEW = 48
+
 
 def encoded(values: Floats, bits: int) -> Words:
     """round(values · 2^bits) modulo 2^64."""
@@ -47,13 +51,15 @@ def mask_cells(block: Floats, bits: int, masks: Words) -> NDArray[Any]:
 
 def add_products(table: NDArray[Any], vectors: Words, rows: Ints, out: Words) -> None:
     """out[:, rows] += table · vectors, with the table's own columns in ``vectors``."""
-    _add_products(table, np.ascontiguousarray(vectors), rows, out)
+    kernel = _add_products_of_few if table.shape[1] <= _FEW else _add_products
+    kernel(table, np.ascontiguousarray(vectors), rows, out)
 
 
 def transposed_products(table: NDArray[Any], vectors: Words, rows: Ints) -> Words:
     """tableᵀ · vectors[:, rows]: one entry for every column of the table."""
     out: Words = np.zeros((len(vectors), table.shape[1]), np.uint64)
-    _transposed_products(table, vectors, rows, out)
+    kernel = _transposed_products_of_few if table.shape[1] <= _FEW else _transposed_products
+    kernel(table, vectors, rows, out)
     return out
 
 
@@ -93,3 +99,42 @@ def _transposed_products(table: Any, vectors: Any, rows: Any, out: Any) -> None:
             factor = vectors[c, rows[i]]
             for j in range(table.shape[1]):
                 out[c, j] += np.uint64(table[i, j]) * factor
+
+
+@numba.njit(cache=True)
+def _add_products_of_few(table: Any, vectors: Any, rows: Any, out: Any) -> None:
+    whole = len(table) - len(table) % 4
+    for c in range(vectors.shape[0]):
+        vector, sums = vectors[c], out[c]
+        for i in range(0, whole, 4):
+            r0, r1, r2, r3 = table[i], table[i + 1], table[i + 2], table[i + 3]
+            s0, s1, s2, s3 = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
+            for j in range(len(vector)):
+                s0 += np.uint64(r0[j]) * vector[j]
+                s1 += np.uint64(r1[j]) * vector[j]
+                s2 += np.uint64(r2[j]) * vector[j]
+                s3 += np.uint64(r3[j]) * vector[j]
+            sums[rows[i]] += s0
+            sums[rows[i + 1]] += s1
+            sums[rows[i + 2]] += s2
+            sums[rows[i + 3]] += s3
+    _add_products(table[whole:], vectors, rows[whole:], out)
+
+
+@numba.njit(cache=True)
+def _transposed_products_of_few(table: Any, vectors: Any, rows: Any, out: Any) -> None:
+    whole = len(table) - len(table) % 4
+    for c in range(vectors.shape[0]):
+        vector, sums = vectors[c], out[c]
+        for i in range(0, whole, 4):
+            r0, r1, r2, r3 = table[i], table[i + 1], table[i + 2], table[i + 3]
+            f0, f1 = vector[rows[i]], vector[rows[i + 1]]
+            f2, f3 = vector[rows[i + 2]], vector[rows[i + 3]]
+            for j in range(len(sums)):
+                sums[j] += (
+                    np.uint64(r0[j]) * f0
+                    + np.uint64(r1[j]) * f1
+                    + np.uint64(r2[j]) * f2
+                    + np.uint64(r3[j]) * f3
+                )
+    _transposed_products(table[whole:], vectors, rows[whole:], out)

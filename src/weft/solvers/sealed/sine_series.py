@@ -8,6 +8,7 @@ bounded on a grid when a series is first used (`Series.slope_error`).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,8 +22,8 @@ from weft.solvers.sealed.sine_terms import TERMS
 
 #: Binary digits of a score behind the point: it lies within ±2^17.
 SCORE_BITS = 46
-#: Points at which the errors are measured.
-_POINTS = 40_001
+#: Points at which the errors are measured: so far apart, and so many at most.
+_STEP, _MOST_POINTS = 1.2e-3, 40_001
 
 
 #: Terms of the alarm, Σ sin⁸(πz/P).
@@ -104,16 +105,20 @@ class Series:
     @property
     def _grid(self) -> Floats:
         # Both functions are odd or even.
-        return np.linspace(0.0, self.reach, _POINTS)
+        return np.linspace(0.0, self.reach, self._points)
 
     @property
+    def _points(self) -> int:
+        return min(math.ceil(self.reach / _STEP) + 1, _MOST_POINTS)
+
+    @cached_property
     def _loss_left(self) -> Floats:
         z = self._grid
         return np.logaddexp(z / 2, -z / 2) - np.cos(np.outer(z, self.frequencies)) @ self.even
 
     def _between(self, curvature: float) -> float:
         """What a function of that curvature may add between two points of the grid."""
-        return curvature * (self.reach / (_POINTS - 1)) ** 2 / 8.0
+        return curvature * (self.reach / (self._points - 1)) ** 2 / 8.0
 
 
 def _rounding(factors: Floats) -> float:
