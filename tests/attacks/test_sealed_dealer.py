@@ -68,7 +68,7 @@ def test_the_dealer_gets_every_cell_without_pads_and_none_with_them(tiles, monke
     assert hits(cells_by_the_dealer(trained, federation), federation) == 0.0
     record("52", "guarded", "dealer: no cell")
     none = staticmethod(lambda label, party, count: np.zeros(OpeningPads.size(count), np.uint64))
-    monkeypatch.setattr(OpeningPads, "_pad", none)
+    monkeypatch.setattr(OpeningPads, "_stream", none)
     federation, trained = recorded(tiles)
     assert hits(cells_by_the_dealer(trained, federation), federation) == 1.0
     record("52", "unguarded", "dealer, without pads: every cell")
