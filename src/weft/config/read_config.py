@@ -240,6 +240,7 @@ def _settings(file: LinearFile, folder: Path) -> Settings:
         mode=_mode(file),
         noise=file.noise,
         sum_noise=file.sum_noise,
+        evaluation=file.evaluation,
         penalty_factors=model.penalty_factors,
         class_weight=model.class_weight,
         penalize_intercept=model.penalizes_intercept,

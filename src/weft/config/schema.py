@@ -16,6 +16,7 @@ from weft.guards.model_noise import ModelNoise
 from weft.guards.sum_noise import SumNoise
 from weft.losses import get_family
 from weft.matching.holding_map import Overlap
+from weft.solvers.evaluation_settings import EvaluationSettings
 from weft.solvers.settings import DEFAULTS, Moment, SolverSettings
 
 _Seconds = Annotated[float, Meta(gt=0)]
@@ -158,6 +159,7 @@ class LinearFile(FederationFile, frozen=True, kw_only=True, forbid_unknown_field
     """A config of one linear model.
 
     ``[noise]`` asks for a differentially private model, ``[sum_noise]`` for noise in feature sums;
+    ``[evaluation]`` says how predictions for samples that folds leave out are judged;
     ``[compare.NAME]`` is for ``weft compare``.
     """
 
@@ -166,4 +168,5 @@ class LinearFile(FederationFile, frozen=True, kw_only=True, forbid_unknown_field
     solver: SolverSection = SolverSection()
     noise: ModelNoise | None = None
     sum_noise: SumNoise | None = None
+    evaluation: EvaluationSettings = EvaluationSettings()
     compare: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)

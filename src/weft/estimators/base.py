@@ -23,6 +23,7 @@ from weft.errors import ConfigError, DataError
 from weft.federation.joint_prediction import predict_scores
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing, TableSettings
+from weft.report.evaluation import evaluation_of
 from weft.report.history import history_frame
 from weft.report.lambda_path import path_frame
 from weft.solvers.algorithm_choice import AUTO, settled
@@ -71,6 +72,8 @@ class Hybrid(BaseEstimator):
     lam: float = 1e-3
     path: Sequence[float] | None = None
     folds: int = DEFAULTS["folds"]
+    scoring: str | None = DEFAULTS["scoring"]
+    evaluation: Mapping[str, Any] | None = None
     loss_parameters: Mapping[str, float] | None = None
     class_weight: Mapping[str, float] | str | None = None
     weigh: str = DEFAULTS["weigh"]
@@ -143,6 +146,9 @@ class Hybrid(BaseEstimator):
             self.n_features_in_ = len(self.model_.features)
             self.feature_names_in_ = self.model_.features
         self._publish(from_table=tiles is None)
+        held_out, classes = self.result_.held_out, self.model_.classes
+        if held_out is not None and classes is not None:
+            self.evaluation_ = evaluation_of(held_out, classes.tolist(), self.holdings_.parties)
         return self
 
     def _publish(self, from_table: bool) -> None:
@@ -181,12 +187,12 @@ class Hybrid(BaseEstimator):
 
     def _tell_path(self, result: Result, settings: Settings) -> None:
         """A table of the models on the path; none of an earlier fit stays."""
-        for name in ("cv_results_", "path_results_"):
+        for name in ("cv_results_", "path_results_", "evaluation_"):
             self.__dict__.pop(name, None)
         if settings.folds:
-            self.cv_results_ = path_frame(result, self._task)
+            self.cv_results_ = path_frame(result, self._task, settings.scoring)
         elif settings.path:
-            self.path_results_ = path_frame(result, self._task)
+            self.path_results_ = path_frame(result, self._task, settings.scoring)
 
     def _settings(self) -> Settings:
         if not isinstance(self.solver_options or {}, Mapping):
@@ -206,6 +212,7 @@ class Hybrid(BaseEstimator):
             told["class_weight"] = {str(k): float(v) for k, v in self.class_weight.items()}
         for name in ("loss_parameters", "options", "penalty_factors"):
             told[name] = dict(told[name] or {})
+        told["evaluation"] = dict(self.evaluation or {})
         for name in ("noise", "sum_noise"):
             if told[name] is not None:
                 told[name] = dict(told[name])

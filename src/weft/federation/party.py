@@ -25,6 +25,7 @@ from weft.errors import ConfigError, DataError, ProtocolError
 from weft.federation.announcements.party import AnnouncingParty
 from weft.federation.column_units_party import UnitsParty
 from weft.federation.columns.party import ColumnsParty, Settled
+from weft.federation.group_levels import group_levels
 from weft.federation.messages import (
     LEAVE_OUT,
     RARE,
@@ -78,6 +79,7 @@ from weft.solvers.common_messages import (
 from weft.solvers.party_context import PartyContext
 from weft.solvers.sealed.reader_groups import Told
 from weft.solvers.settings import Settings
+from weft.solvers.subspace.messages import EVALUATE
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.messages import MEND, MendReply, MendRequest
 from weft.sums.sum_counter import SumCounter
@@ -317,11 +319,13 @@ class Party:
     def _tells(self, phase: Phase[Any, Any], reply: Message) -> bool:
         """Whether a reply counts as taking part in training.
 
-        Whatever the solver, feature sums are in the field ``v`` (`weft.sums.running_totals`). On
+        Whatever the solver, feature sums are in the field ``v`` (`weft.sums.running_totals`). So do
+        counts of held-out scores. On
         shares, totals over all samples are told from the beginning to the model.
         """
         on_shares = self._seat.announced and phase.name in self._answers
-        return on_shares or getattr(reply, "v", None) is not None
+        told = getattr(reply, "v", None) is not None or phase.name == EVALUATE.name
+        return on_shares or told
 
     def _mend(self, message: MendRequest) -> MendReply:
         reply = MendReply()
@@ -486,6 +490,7 @@ class Party:
             bias=data.bias,
             given=data.given(settings),
             offset=message.offset,
+            group_levels=group_levels(self.name, self.tiles, view, settings.evaluation.groups),
             draws=self._draws,
             sum_sigma=sigma,
             spend_rho=self._spend_rho,
@@ -576,6 +581,10 @@ class Party:
         folds = self.data.folds(self._matching.ids, settings)
         if self._account is not None and len(folds.cut.ids):
             self._account.note_folds(folds.cut, self._consent.check_folds)
+        if self._account is not None and settings.evaluates and self.view.counted_rows.any():
+            # Counts of scores are about all its samples, whoever else sees sums of them.
+            who = self.attendance(self.view, everyone=True)
+            self._account.attend_scores(who, self._consent.check_change)
         return folds.of_rows
 
     # ── the model ─────────────────────────────────────────────────────────────────────────

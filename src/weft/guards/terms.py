@@ -76,6 +76,9 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     allow_rare_pairs
         These matrices may tell of columns of two parties that are unusual together in fewer than
         ``min_batch`` samples, which nobody can count beforehand: 0/1 columns, as a rule.
+    allow_site_scores
+        The coordinator may read how many held-out samples of this party alone have scores in which
+        interval, by class, in intervals of ``min_batch`` samples and more.
     coordinator_sees
         The most that the coordinator may see.
     ciphers
@@ -97,6 +100,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     allow_networks: bool = False
     allow_second_moments: bool = False
     allow_rare_pairs: bool = False
+    allow_site_scores: bool = False
     coordinator_sees: Literal["nothing", "weights", "papers"] = "nothing"
     ciphers: tuple[str, ...] = HIDING_CIPHERS
     matching: Matching = "hmac"
@@ -139,6 +143,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             allow_networks=self.allow_networks and other.allow_networks,
             allow_second_moments=self.allow_second_moments and other.allow_second_moments,
             allow_rare_pairs=self.allow_rare_pairs and other.allow_rare_pairs,
+            allow_site_scores=self.allow_site_scores and other.allow_site_scores,
             coordinator_sees=min(self.coordinator_sees, other.coordinator_sees, key=MODES.index),
             ciphers=tuple(c for c in self.ciphers if c in other.ciphers),
             matching="oprf" if "oprf" in (self.matching, other.matching) else "hmac",
@@ -189,6 +194,7 @@ OPEN = Terms(
     allow_networks=True,
     allow_second_moments=True,
     allow_rare_pairs=True,
+    allow_site_scores=True,
     coordinator_sees="papers",
     ciphers=("plain", *HIDING_CIPHERS),
 )

@@ -65,7 +65,7 @@ def write_run_results(folder: Path, outcome: Outcome, task: LinearTask, presence
     history = listed(roughened(history_frame(outcome.result.history)), HISTORY_COLUMNS)
     history.to_parquet(folder / HISTORY, index=False)
     if has_path(outcome.result):
-        frame = path_frame(outcome.result, task.settings.make_loss().task)
+        frame = path_frame(outcome.result, task.settings.make_loss().task, task.settings.scoring)
         listed(frame, PATH).to_csv(folder / _PATH, index=False)
     presence.save(folder / PRESENCE)
 

@@ -80,6 +80,49 @@ HISTORY = (
     *("primal", "dual", "gap", "certified_at", "loss_estimate", "gap_estimate", "lam"),
 )
 
+_FIGURE = dict.fromkeys(("value", "exact_to", "low", "high"), exact)
+_CONFUSION = {
+    **dict.fromkeys(("score", "majority"), exact),
+    **dict.fromkeys(
+        ("true_positives", "false_positives", "false_negatives", "true_negatives"), rough
+    ),
+    "exact_to": Each(rough),
+    **dict.fromkeys(
+        ("sensitivity", "specificity", "precision", "negative_predictive_value", "accuracy"),
+        _FIGURE,
+    ),
+}
+_CURVE = dict.fromkeys(("predicted", "exact_to", "observed", "low", "high", "share"), exact)
+_CALIBRATION = {
+    "curve": Each(_CURVE),
+    **dict.fromkeys(("predicted", "observed", "intercept", "slope"), _FIGURE),
+}
+#: Shares and their intervals; how many samples there are, with two digits.
+_EVALUATION = {
+    **dict.fromkeys(("samples", "in_buckets"), rough),
+    **dict.fromkeys(("accuracy", "loss", "brier"), _FIGURE),
+    **dict.fromkeys(("majority", "log_loss_of_shares", "brier_of_shares"), exact),
+    **dict.fromkeys(("threshold", "probabilities", "leaf"), exact),
+    "models": Each(
+        {
+            "class": exact,
+            **dict.fromkeys(("samples", "positive"), rough),
+            **dict.fromkeys(("auc", "average_precision", "ks"), _FIGURE),
+            "lift": {"share": exact, **_FIGURE},
+            "confusion": _CONFUSION,
+            **dict.fromkeys(("roc", "precision_recall"), exact),
+            "calibration": _CALIBRATION,
+        }
+    ),
+    "groups": Each(
+        {
+            **dict.fromkeys(("variable", "group", "majority"), exact),
+            **dict.fromkeys(("samples", "positive"), rough),
+            **dict.fromkeys(("auc", "accuracy", "predicted", "observed", "slope"), _FIGURE),
+        }
+    ),
+}
+
 #: Of a linear run. How many values the coordinator added follows from sizes of groups, so that of
 #: encryption only seconds are told.
 LINEAR: Mapping[str, Any] = {
@@ -91,6 +134,7 @@ LINEAR: Mapping[str, Any] = {
         exact,
     ),
     "path": Each(dict.fromkeys(PATH, exact)),
+    "evaluation": _EVALUATION,
     "certificate": _PROOF,
     "estimate": _PROOF,
     "cost": _COST,

@@ -10,14 +10,17 @@ import numpy as np
 import pandas as pd
 
 from weft.solvers.base import Result, Stage
+from weft.solvers.settings import Scoring
 
 if TYPE_CHECKING:
     # A coordinator reports too, and loads no tile.
     from weft.data.tile import Task
 
 
-#: What a score of folds is; all but the first are told as minus what they are.
-Measure = Literal["accuracy", "mean squared error", "mean loss"]
+#: What a score of folds is; all but the first two are told as minus what they are.
+Measure = Literal["accuracy", "AUC", "mean squared error", "mean loss"]
+#: Those of which more is better.
+GAINS: tuple[Measure, ...] = ("accuracy", "AUC")
 
 
 def has_path(result: Result) -> bool:
@@ -25,13 +28,14 @@ def has_path(result: Result) -> bool:
     return len(result.stages) > 1 or any(stage.scores is not None for stage in result.stages)
 
 
-def path_frame(result: Result, task: Task) -> pd.DataFrame:
+def path_frame(result: Result, task: Task, scoring: Scoring | None = None) -> pd.DataFrame:
     """One row per λ, in the order in which they were trained, the largest first.
 
     ``lambda``; with folds ``mean_score``, ``std_score``, ``fold_1``, … and ``mean_loss`` of the
     samples left out; ``loss`` and ``gap`` of the certificate; ``iterations`` and ``round_trips``
     spent on this λ (the first also has those of matching and scaling); ``chosen``: whether this
-    model was released. A score is an accuracy, or minus a mean squared error, so that more is
+    model was released. A score is an accuracy, or minus a mean squared error, or what ``scoring``
+    says (an AUC is over pairs of samples of one label holder and fold), so that more is
     better, as everywhere in scikit-learn. Of a sealed run, in which nobody knows what is predicted
     rightly, it is minus a mean loss, of all folds together: it has neither ``std_score`` nor
     ``fold_1``, … A λ at which a party stayed away has no score.
@@ -39,7 +43,7 @@ def path_frame(result: Result, task: Task) -> pd.DataFrame:
     stages = result.stages
     columns: dict[str, Any] = {"lambda": [stage.lam for stage in stages]}
     if any(stage.scores is not None for stage in stages):
-        columns |= _scores(stages, task)
+        columns |= _scores(stages, task, scoring)
     ends = [0, *(stage.round_trips for stage in stages)]
     lambdas = [record.lam for record in result.history]
     columns |= {
@@ -52,14 +56,12 @@ def path_frame(result: Result, task: Task) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _scores(stages: Sequence[Stage], task: Task) -> dict[str, Any]:
-    sign = -1.0 if task == "regression" else 1.0
+def _scores(stages: Sequence[Stage], task: Task, scoring: Scoring | None) -> dict[str, Any]:
     folds = max(len(stage.fold_scores) for stage in stages)
     none = [np.nan] * folds
-    scores = pd.DataFrame([stage.fold_scores or none for stage in stages], dtype=float) * sign
+    found = [stage.qualities(task, scoring) or none for stage in stages]
+    scores = pd.DataFrame(found, dtype=float)
     losses = pd.DataFrame([stage.fold_losses or none for stage in stages], dtype=float)
-    if scores.isna().all(axis=None):
-        scores = -losses
     by_fold: dict[str, Any] = {}
     # There are two folds at least: one score is of all of them.
     if folds > 1:
@@ -74,8 +76,12 @@ def has_scores(frame: pd.DataFrame) -> bool:
     return "mean_score" in frame
 
 
-def score_measure(mean_scores: Iterable[float | None], *, regression: bool) -> Measure:
+def score_measure(
+    mean_scores: Iterable[float | None], *, regression: bool, scoring: Scoring | None = None
+) -> Measure:
     """What scores are: an accuracy is never below zero, and minus a loss always is."""
+    if scoring in ("auc", "loss"):
+        return "AUC" if scoring == "auc" else "mean loss"
     if regression:
         return "mean squared error"
     lost = any(score is not None and score < 0 for score in mean_scores)
@@ -93,7 +99,7 @@ def chosen_row(frame: pd.DataFrame) -> Any | None:
     return None if chosen.empty else chosen.iloc[0]
 
 
-def choice_sentence(frame: pd.DataFrame, task: Task) -> str:
+def choice_sentence(frame: pd.DataFrame, task: Task, scoring: Scoring | None = None) -> str:
     """Which λ was released, of how many, and what speaks for it."""
     row = chosen_row(frame)
     if row is None:
@@ -101,8 +107,10 @@ def choice_sentence(frame: pd.DataFrame, task: Task) -> str:
     of = f" of {len(frame)}" if len(frame) > 1 else ""
     if not has_scores(frame) or np.isnan(row["mean_score"]):
         return f"λ = {row['lambda']:g}{of} is released"
-    measure = score_measure(frame["mean_score"], regression=task == "regression")
-    if measure == "accuracy":
+    measure = score_measure(frame["mean_score"], regression=task == "regression", scoring=scoring)
+    if measure == "AUC":
+        score = f"AUC {row['mean_score']:.3f} ± {row['std_score']:.2g}"
+    elif measure == "accuracy":
         score = f"accuracy {row['mean_score']:.1%} ± {row['std_score']:.1%}"
     else:
         spread = f" ± {row['std_score']:.2g}" if "std_score" in frame else ""

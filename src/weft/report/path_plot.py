@@ -9,7 +9,14 @@ import numpy as np
 import pandas as pd
 
 from weft.data.tile import Task
-from weft.report.lambda_path import chosen_row, fold_columns, has_scores, score_measure
+from weft.report.lambda_path import (
+    GAINS,
+    Measure,
+    chosen_row,
+    fold_columns,
+    has_scores,
+    score_measure,
+)
 from weft.report.plot_style import (
     BLUE,
     GREY,
@@ -22,10 +29,17 @@ from weft.report.plot_style import (
     polish,
     target_line,
 )
+from weft.solvers.settings import Scoring
 
 
 def plot_path(
-    frame: pd.DataFrame, path: Path, *, title: str, task: Task, target: float | None = None
+    frame: pd.DataFrame,
+    path: Path,
+    *,
+    title: str,
+    task: Task,
+    scoring: Scoring | None = None,
+    target: float | None = None,
 ) -> str | None:
     """Draw scores against λ with their spread over the folds; below, gaps and round trips.
 
@@ -37,7 +51,7 @@ def plot_path(
         The PNG file to write.
     title
         Headline of the figure.
-    task
+    task, scoring
         What a score means.
     target
         The certified gap that was asked for, drawn as a line.
@@ -55,8 +69,12 @@ def plot_path(
     top, middle, bottom = figure.subplots(
         3, 1, sharex=True, gridspec_kw={"height_ratios": [3.2, 1, 1]}
     )
+    measure: Measure | None = None
     if has_scores(frame):
-        _draw_scores(top, frame, task)
+        measure = score_measure(
+            frame["mean_score"], regression=task == "regression", scoring=scoring
+        )
+        _draw_scores(top, frame, measure)
     else:
         _draw_losses(top, frame)
     _draw_gaps(middle, frame, target)
@@ -65,7 +83,7 @@ def plot_path(
         polish(axis)
     chosen = chosen_row(frame)
     if chosen is not None:
-        _mark(top, frame, chosen, task)
+        _mark(top, frame, chosen, measure)
         for axis in (top, middle) if len(frame) > 1 else ():
             axis.axvline(chosen["lambda"], color=ORANGE, linewidth=1.2, alpha=0.45, zorder=1)
     bottom.grid(visible=False, axis="x")
@@ -83,9 +101,8 @@ def _margin(lambdas: Any) -> float:
     return float(max((lambdas[-1] / lambdas[0]) ** 0.06, 1.6))
 
 
-def _draw_scores(axis: Any, frame: pd.DataFrame, task: Task) -> None:
-    measure = score_measure(frame["mean_score"], regression=task == "regression")
-    error = measure != "accuracy"
+def _draw_scores(axis: Any, frame: pd.DataFrame, measure: Measure) -> None:
+    error = measure not in GAINS
     sign = -1.0 if error else 1.0
     lambdas, mean = frame["lambda"], sign * frame["mean_score"]
     spread = frame["std_score"] if fold_columns(frame) else 0.0 * mean
@@ -98,7 +115,7 @@ def _draw_scores(axis: Any, frame: pd.DataFrame, task: Task) -> None:
             axis.set_yscale("log")
         else:
             axis.set_ylim(bottom=max(0.0, axis.get_ylim()[0]))
-    else:
+    elif measure == "accuracy":
         axis.yaxis.set_major_formatter("{x:.0%}" if _wide(mean, spread) else "{x:.1%}")
     axis.legend(frameon=False, fontsize=9)
 
@@ -128,13 +145,12 @@ def _wide(mean: Any, spread: Any) -> bool:
     return float((mean + spread).max() - (mean - spread).min()) > 0.05
 
 
-def _mark(axis: Any, frame: pd.DataFrame, chosen: Any, task: Task) -> None:
+def _mark(axis: Any, frame: pd.DataFrame, chosen: Any, measure: Measure | None) -> None:
     """A ring around the released model, and its λ above the axis, clear of every curve."""
     height, text = chosen["loss"], f"released: λ = {chosen['lambda']:g}"
-    if has_scores(frame) and not np.isnan(chosen["mean_score"]):
-        measure = score_measure(frame["mean_score"], regression=task == "regression")
-        told = {"mean squared error": "error", "mean loss": "loss"}.get(measure, "")
-        height = -chosen["mean_score"] if told else chosen["mean_score"]
+    if measure is not None and not np.isnan(chosen["mean_score"]):
+        told = {"mean squared error": "error", "mean loss": "loss", "AUC": "AUC"}.get(measure, "")
+        height = chosen["mean_score"] if measure in GAINS else -chosen["mean_score"]
         told = f"{told} {height:.4g}" if told else f"{height:.1%}"
         text = f"{'chosen: ' if len(frame) > 1 else ''}λ = {chosen['lambda']:g}, {told}"
     ring = {"markerfacecolor": "none", "markeredgecolor": ORANGE, "markeredgewidth": 2}

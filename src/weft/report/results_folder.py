@@ -45,7 +45,9 @@ def write_results(
         should be tried.
     """
     result = trained.result
-    path = path_frame(result, settings.make_loss().task) if has_path(result) else None
+    path = None
+    if has_path(result):
+        path = path_frame(result, settings.make_loss().task, settings.scoring)
     summary = summarise(trained, settings, name, encryption=trained.encryption, **more)
     history = history_frame(result.history)
     return summary, write_files(folder, trained.model, history, path, summary, settings, config)
@@ -72,7 +74,14 @@ def write_files(
         task = settings.make_loss().task
         path.to_csv(folder / "path.csv", index=False)
         remarks.append(
-            plot_path(path, folder / "path.png", title=title, task=task, target=settings.gap)
+            plot_path(
+                path,
+                folder / "path.png",
+                title=title,
+                task=task,
+                scoring=settings.scoring,
+                target=settings.gap,
+            )
         )
         remarks.append(edge_remark(path))
     (folder / "summary.json").write_text(json_text(summary), encoding="utf-8")

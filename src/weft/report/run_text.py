@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from weft.report.evaluation import headline
+from weft.report.number_format import capital
 from weft.report.summary import certificate_sentence, shortfall
 from weft.solvers.base import Record
 
@@ -36,6 +38,7 @@ def ending_text(folder: Path, summary: dict[str, Any], remarks: list[str], holds
     return [
         f"{summary['name']}: {certificate_sentence(summary)}.",
         f"Exposed: {summary['exposed']}.",
+        *([] if summary["evaluation"] is None else [_evaluated(summary["evaluation"])]),
         *([] if summary["choice"] is None else [f"{summary['choice']}; see path.png."]),
         f"{summary['iterations']} iterations, {cost['round_trips']} round trips, "
         f"{cost['bytes_down'] + cost['bytes_up']:,} bytes, {cost['wall_seconds']:.1f} s; "
@@ -43,3 +46,7 @@ def ending_text(folder: Path, summary: dict[str, Any], remarks: list[str], holds
         *(f"- {note}" for note in [shortfall(summary), *summary["notes"], *remarks] if note),
         f"{holds} are in {folder}.",
     ]
+
+
+def _evaluated(evaluation: dict[str, Any]) -> str:
+    return f"{capital(headline(evaluation))} See report.html."

@@ -15,10 +15,12 @@ from weft import __version__
 from weft.federation.coordinator import Outcome, lost_features
 from weft.losses import get_loss
 from weft.protocol.metering import Spent
+from weft.report.evaluation import evaluation_of, headline
 from weft.report.holdings_counts import kind_of
 from weft.report.holdings_groups import cohorts_of
 from weft.report.json_values import finite
 from weft.report.lambda_path import (
+    GAINS,
     Measure,
     choice_sentence,
     has_path,
@@ -46,7 +48,8 @@ def summarise(
     ``certificate`` is a proof about the released model, or None; ``estimate`` is what the
     coordinator last guessed and proves nothing, or None. ``solver`` is the one that ran, while
     ``settings`` are as they were given. ``path`` has an entry for every λ of a run over several λ
-    or folds, else None, and ``choice`` says which of them is released. ``exposed`` is a sentence on
+    or folds, else None, and ``choice`` says which of them is released. ``evaluation`` is
+    about samples that folds left out, of a classifier, else None. ``exposed`` is a sentence on
     what the run has shown, and ``exposure_reached`` whether somebody can work out what it should
     not know from it. ``phases`` are the meter's counts, and ``cohorts`` say who holds how much,
     without any id. A number that is not finite is None.
@@ -74,6 +77,7 @@ def summarise(
         "solver": trained.settings.solver,
         "lambda": head.lam,
         **_path(trained, settings),
+        "evaluation": _evaluation(trained),
         "iterations": len(result.history),
         "certificate": _certificate(trained),
         "estimate": _estimate(trained),
@@ -139,9 +143,17 @@ def _path(trained: Outcome, settings: Settings) -> dict[str, Any]:
     if not has_path(trained.result):
         return {"path": None, "choice": None}
     task = settings.make_loss().task
-    frame = path_frame(trained.result, task)
+    frame = path_frame(trained.result, task, settings.scoring)
     rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
-    return {"path": rows, "choice": choice_sentence(frame, task)}
+    return {"path": rows, "choice": choice_sentence(frame, task, settings.scoring)}
+
+
+def _evaluation(trained: Outcome) -> dict[str, Any] | None:
+    """How well the model predicts samples that folds left out; None: nobody counted."""
+    held_out, classes = trained.result.held_out, trained.head.classes
+    if held_out is None or classes is None:
+        return None
+    return evaluation_of(held_out, classes, trained.holdings.parties)
 
 
 def _certificate(trained: Outcome) -> dict[str, Any] | None:
@@ -327,6 +339,8 @@ def to_markdown(summary: dict[str, Any]) -> str:
     lines = [f"# {summary['name']}", "", f"{_capital(certificate_sentence(summary))}.", ""]
     lines += [f"Exposed: {summary['exposed']}.", ""]
     lines += ["| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in rows), ""]
+    if summary["evaluation"] is not None:
+        lines += [f"{_capital(headline(summary['evaluation']))}.", ""]
     if summary["path"] is not None:
         lines += [f"{summary['choice']}.", "", *_path_table(summary), ""]
     notes = [*filter(None, [shortfall(summary)]), *summary["notes"]]
@@ -344,7 +358,8 @@ def to_markdown(summary: dict[str, Any]) -> str:
 def path_measure(summary: dict[str, Any]) -> Measure:
     """What the scores of a summary's folds are."""
     scores = [row["mean_score"] for row in summary["path"]]
-    return score_measure(scores, regression=summary["classes"] is None)
+    scoring = summary["settings"].get("scoring")
+    return score_measure(scores, regression=summary["classes"] is None, scoring=scoring)
 
 
 def _path_table(summary: dict[str, Any]) -> list[str]:
@@ -357,7 +372,7 @@ def _path_table(summary: dict[str, Any]) -> list[str]:
     for row in path:
         cells = [f"{row['lambda']:g}"]
         if scored:
-            cells.append(_spread(row, measure != "accuracy"))
+            cells.append(_spread(row, measure not in GAINS))
         cells += [figure(row["loss"]), figure(row["gap"], ".2e"), str(row["round_trips"])]
         if row["chosen"]:
             cells = [f"**{cell}**" for cell in cells]

@@ -17,8 +17,9 @@ from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Answer, Channel
 from weft.solvers.common_messages import Constants
+from weft.solvers.held_out_sums import HeldOutSums
 from weft.solvers.party_context import PartyContext
-from weft.solvers.settings import Settings
+from weft.solvers.settings import Scoring, Settings
 from weft.sums.gap_certificate import Certificate
 
 
@@ -73,8 +74,8 @@ class Stage:
         Spent from the beginning of the run to its end.
     scores
         Per fold: samples left out, their losses, and how many are predicted rightly (for a
-        regression: squared errors); not a number where nobody knows that. On shares, of all folds
-        together.
+        regression: squared errors); not a number where nobody knows that. With ``auc``, pairs in
+        the right order and all pairs besides. On shares, of all folds together.
     """
 
     number: int
@@ -86,26 +87,35 @@ class Stage:
     @property
     def fold_scores(self) -> list[float]:
         """Per fold, the share predicted rightly (for a regression: the mean squared error)."""
-        return [good / count if count else math.nan for count, _, good in self.scores or ()]
+        return [good / count if count else math.nan for count, _, good, *_ in self.scores or ()]
 
     @property
     def fold_losses(self) -> list[float]:
         """Per fold, the mean loss of the samples left out."""
-        return [loss / count if count else math.nan for count, loss, _ in self.scores or ()]
+        return [loss / count if count else math.nan for count, loss, *_ in self.scores or ()]
 
-    def quality(self, task: str) -> float:
-        """Mean score over the folds that have samples, so that more is better.
+    @property
+    def fold_aucs(self) -> list[float]:
+        """Per fold, the share of pairs in the right order, of one label holder each."""
+        pairs = [fold[3:] or [0.0, 0.0] for fold in self.scores or ()]
+        return [right / count if count else math.nan for right, count in pairs]
 
-        Where no score is known it is minus the mean loss.
+    def qualities(self, task: str, scoring: Scoring | None) -> list[float]:
+        """Scores of the folds, so that more is better; not a number where there is none.
+
+        Where nobody knows what is predicted rightly, they are minus mean losses.
         """
-        scores, losses = (
-            [value for value in values if not math.isnan(value)]
-            for values in (self.fold_scores, self.fold_losses)
-        )
-        if task == "regression" or not scores:
-            errors = scores or losses
-            return -sum(errors) / len(errors) if errors else -math.inf
-        return sum(scores) / len(scores)
+        if scoring == "auc":
+            return self.fold_aucs
+        scores = self.fold_scores
+        if scoring == "loss" or all(math.isnan(score) for score in scores):
+            return [-loss for loss in self.fold_losses]
+        return [-score for score in scores] if task == "regression" else scores
+
+    def quality(self, task: str, scoring: Scoring | None = None) -> float:
+        """Mean score over the folds that have one, so that more is better."""
+        known = [score for score in self.qualities(task, scoring) if not math.isnan(score)]
+        return sum(known) / len(known) if known else -math.inf
 
 
 @dataclass
@@ -129,6 +139,8 @@ class Result:
         The models of a run over several λ or folds, in the order in which they were trained.
     weights
         w by feature slot and class as the coordinator saw it last, where it may see it.
+    held_out
+        Counts of the scores of samples that folds left out, of the released model.
     """
 
     history: list[Record] = field(default_factory=list)
@@ -140,6 +152,7 @@ class Result:
     lam: float | None = None
     gone: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
+    held_out: HeldOutSums | None = None
 
     @property
     def stage(self) -> Stage | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.array_types import Floats
+from weft.array_types import Floats, Ints
 from weft.crypto import Cipher
 from weft.crypto.replay_log import RandomnessLog
 from weft.matching.party_view import PartyView
@@ -50,6 +50,8 @@ class PartyContext:
         Offsets and weights of rows with a label; None: there are none.
     offset
         At least every |offset| of a sample, whoever has it.
+    group_levels
+        (rows × variables) groups by which held-out samples are judged; None: by none.
     draws
         Remembers what a party decides by other things than messages.
     sum_sigma
@@ -84,6 +86,7 @@ class PartyContext:
     bias: float | None = None
     given: GivenValues | None = None
     offset: float = 0.0
+    group_levels: Ints | None = None
     draws: RandomnessLog = field(default_factory=RandomnessLog)
     sum_sigma: float = 0.0
     spend_rho: Callable[[float], None] = lambda rho: None

@@ -11,12 +11,15 @@ from weft.errors import ConfigError
 from weft.guards.model_noise import ModelNoise
 from weft.guards.sum_noise import SumNoise
 from weft.losses import Loss, get_loss
+from weft.solvers.evaluation_settings import EvaluationSettings
 from weft.solvers.subspace.settings import GO_ON, SubspaceSettings
 
 MOST_FOLDS = 20
 
 #: How a run hides what it is about: in sums, on shares, or on shares wherever that is possible.
 Mode = Literal["sums", "sealed", "auto"]
+#: By what folds choose λ.
+Scoring = Literal["accuracy", "auc", "loss"]
 #: Matrices that readers of a sealed model can get besides: Xᵀ diag(l''(z)) X, and XᵀX.
 Moment = Literal["hessian", "gram"]
 
@@ -51,6 +54,9 @@ class SolverSettings(SubspaceSettings, frozen=True, kw_only=True, forbid_unknown
         in the papers' protocol; for simulated parties only.
     folds
         Folds of the samples, of which each is left out in turn, in the same messages; 0: none.
+    scoring
+        By what folds choose λ: ``accuracy``, ``auc`` (over pairs of samples of one label holder) or
+        ``loss``, which is the log-loss for the logistic loss; None: accuracy, or the squared error.
     patience
         Seconds to wait for a party without which nothing goes on.
     seed
@@ -68,6 +74,7 @@ class SolverSettings(SubspaceSettings, frozen=True, kw_only=True, forbid_unknown
     cipher: str = "pad"
     coordinator_sees: Literal["nothing", "weights", "papers"] = "nothing"
     folds: int = 0
+    scoring: Scoring | None = None
     patience: float = 60.0
     seed: int = 0
 
@@ -88,6 +95,10 @@ class SolverSettings(SubspaceSettings, frozen=True, kw_only=True, forbid_unknown
             raise ConfigError(f"seconds is {self.seconds:g}; give a time above 0, or none")
         if self.folds and not 2 <= self.folds <= MOST_FOLDS:
             raise ConfigError(f"folds is {self.folds}; give 2 to {MOST_FOLDS}, or 0 for none")
+        if self.scoring is not None and not self.folds:
+            raise ConfigError(
+                f"scoring is '{self.scoring}', but no samples are left out to score; set folds = 5"
+            )
         if not self.patience >= 0:
             raise ConfigError(f"patience is {self.patience:g}; give seconds of at least 0")
 
@@ -131,6 +142,8 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
     second_moments
         Matrices over all columns that are opened to whoever gets the model, at the end of a sealed
         run: the ``hessian`` at the released model, and the ``gram`` matrix XᵀX.
+    evaluation
+        What is told of the samples that folds leave out, of classifiers.
     """
 
     lam: float
@@ -147,6 +160,7 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
     noise: ModelNoise | None = None
     sum_noise: SumNoise | None = None
     second_moments: tuple[Moment, ...] = ()
+    evaluation: EvaluationSettings = EvaluationSettings()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -164,6 +178,7 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
         self.make_loss()
         self._check_penalty_factors()
         self._check_class_weight()
+        self._check_evaluation()
         if len(set(self.second_moments)) < len(self.second_moments):
             raise ConfigError("second_moments names a matrix twice; name each once")
         if self.when_missing == GO_ON and not self.may_hand_over:
@@ -206,6 +221,26 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
                     )
         if self.noise is not None or self.sum_noise is not None:
             raise ConfigError("noise is made for samples that weigh the same; drop class_weight")
+
+    def _check_evaluation(self) -> None:
+        sorts = self.make_loss().task == "classification"
+        if self.scoring in ("accuracy", "auc") and not sorts:
+            raise ConfigError(
+                f"scoring = '{self.scoring}' is for classes, but loss '{self.loss}' has responses; "
+                "use 'loss', or leave it out"
+            )
+        if self.evaluation == EvaluationSettings():
+            return
+        if not (self.folds and sorts):
+            raise ConfigError(
+                "[evaluation] is about samples of classes that folds leave out; set folds = 5 and "
+                "a loss for classes, or leave the section out"
+            )
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether counts of held-out scores are told at the end."""
+        return bool(self.folds) and self.make_loss().task == "classification"
 
     @property
     def largest_class_weight(self) -> float:

@@ -356,6 +356,12 @@ def check_settings(terms: Terms, settings: Settings, view: PartyView, party: str
         )
     if settings.second_moments:
         _check_moments(terms, view, party)
+    if settings.evaluation.by_site and not terms.allow_site_scores and view.n_parties > 1:
+        _refuse(
+            party,
+            "an evaluation by site, which tells counts of the scores of its own samples; leave "
+            "by_site out, or agree on allow_site_scores = true",
+        )
     algorithm = algorithm_of(settings.solver)
     algorithm.check(settings)
     alone = algorithm.shown_alone(settings)

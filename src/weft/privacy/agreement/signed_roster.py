@@ -355,6 +355,10 @@ _TERMS: dict[str, Callable[[Any], str]] = {
         "these matrices may tell of columns of two parties that few samples have in common",
         "these matrices tell of no columns of two parties that few samples may have in common",
     ),
+    "allow_site_scores": _choice(
+        "the coordinator may read how well a model predicts the samples of one party",
+        "how well a model predicts is told of several parties together",
+    ),
     "coordinator_sees": lambda value: {
         "nothing": "the coordinator sees nothing of the model",
         "weights": "the coordinator may see the model's weights",

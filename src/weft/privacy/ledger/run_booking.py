@@ -153,6 +153,11 @@ class Account:
         self._attendance, self._object = attendance, objecting
         self._once("objection", lambda: self._refuse_change(self._pages))
 
+    def attend_scores(self, attendance: Attendance | None, objecting: Objection) -> None:
+        """The same for counts of held-out scores, which are about more samples, or others."""
+        self._attendance, self._object = attendance, objecting
+        self._once("objection to scores", lambda: self._refuse_change(self._pages))
+
     def _refuse_change(self, pages: Pages | None) -> bytes:
         who = self._attendance
         if pages is not None and who is not None and self._object is not None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft.losses import get_loss
+from weft.report.lambda_path import GAINS
 from weft.report.number_format import capital
 from weft.report.page.html_elements import Html, el, join, section, table
 from weft.report.page.results_data import Source
@@ -16,6 +17,7 @@ from weft.report.summary import path_measure
 _MOST_ALONE = 30
 _CAPTIONS = {
     "accuracy": "Share of samples predicted rightly",
+    "AUC": "Share of pairs of samples in the right order, each of one label holder and fold",
     "R²": "Share of the variance explained: 0 is what the mean alone explains",
     "mean squared error": "Mean squared error: less is better",
     "mean loss": "Mean loss: less is better",
@@ -82,7 +84,7 @@ def scores_section(scores: Scores) -> Html:
         return section("accuracy", "Accuracy", el("p", scores.told))
     share = scores.measure == "accuracy"
     known = [row.value for row in scores.rows if row.value is not None]
-    most = 1.0 if share else max([*known, 0.0]) or 1.0
+    most = 1.0 if scores.measure in GAINS else max([*known, 0.0]) or 1.0
     rows = list(scores.rows)
     if scores.majority is not None:
         # A fact about the samples, not an estimate from them.
@@ -194,7 +196,7 @@ def _folds(source: Source) -> Scores:
     rows = []
     for row in summary["path"]:
         score = row["mean_score"]
-        if score is not None and measure != "accuracy":
+        if score is not None and measure not in GAINS:
             score = -score
         mark = ", released" if row["chosen"] else ""
         look = OURS if row["chosen"] else ALONE

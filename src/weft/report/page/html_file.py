@@ -12,6 +12,7 @@ from typing import Any
 from weft.report.json_values import finite
 from weft.report.page.accuracy import accuracy_section
 from weft.report.page.costs import costs_section
+from weft.report.page.evaluation_section import evaluation_section
 from weft.report.page.gap_and_loss_curves import curves_of, curves_section
 from weft.report.page.holdings_section import tiles_of, tiles_section
 from weft.report.page.html_elements import Html, el, embedded, join
@@ -26,6 +27,7 @@ from weft.storage.atomic_files import replacing
 PAGE = "report.html"
 _SCRIPTS = ("drawing.js", "chart.js", "picture.js", "weights.js", "page.js")
 _PARTS = (
+    ("evaluation", "Prediction"),
     ("accuracy", "Accuracy"),
     ("tiles", "Who holds what"),
     ("convergence", "Convergence"),
@@ -75,6 +77,7 @@ def page_of(source: Source) -> str:
         "tiles": tiles_section(source, tiles),
         "convergence": curves_section(source, curves),
         "costs": costs_section(source),
+        "evaluation": evaluation_section(source),
         "accuracy": accuracy_section(source),
         "weights": Html() if source.is_comparison else weights_section(source, weights),
         "privacy": privacy_section(source),

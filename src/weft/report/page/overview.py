@@ -7,6 +7,7 @@ from typing import Any
 from weft.guards.terms import is_pilot
 from weft.losses import get_loss
 from weft.report.number_format import algorithm_name, capital, count, power, seconds, size
+from weft.report.page.evaluation_section import evaluation_facts
 from weft.report.page.html_elements import Html, el, facts, items, table
 from weft.report.page.results_data import Source
 from weft.report.summary import certificate_sentence, figure, percent, shortfall
@@ -51,7 +52,7 @@ def is_exposed(summary: dict[str, Any]) -> bool | None:
 
 def _run(summary: dict[str, Any]) -> Html:
     federation, cost = summary["federation"], summary["cost"]
-    proof = summary["certificate"]
+    proof, known = summary["certificate"], summary.get("evaluation")
     shown: list[tuple[str, object]] = []
     if proof is not None:
         proved = proof["gap"] is not None and proof["gap"] < 1
@@ -76,6 +77,7 @@ def _run(summary: dict[str, Any]) -> Html:
         el("h1", summary["name"]),
         exposure_box(summary),
         _pilot_box(summary.get("terms") or {}),
+        facts(evaluation_facts(known)) if known else "",
         el("p", capital(certificate_sentence(summary)), cls="lead"),
         el("p", trained),
         facts(shown),

@@ -84,6 +84,7 @@ _ACTIVITIES: dict[str, dict[str, str]] = {
     "Certifying the model": {
         "subspace.point": "Scores of the model",
         "subspace.close": "Loss of the model",
+        "subspace.evaluate": "Counts of scores of samples left out",
         "certify.freeze": "Freezing a model and its bound",
         "certify.products": "Scores of the frozen model",
         "certify.losses": "Loss of the frozen model",

@@ -55,6 +55,7 @@ _TERMS = {
     "allow_networks": "the coordinator may see weights of neural networks",
     "allow_second_moments": "readers of a sealed model may get Hessian and Gram matrix besides",
     "allow_rare_pairs": "these may tell of columns of two parties that few samples have in common",
+    "allow_site_scores": "counts of held-out scores of a single party may be read",
     "coordinator_sees": "the most that the coordinator may see",
     "ciphers": "ciphers that count as hiding a sum",
     "matching": "how ids are matched at least",

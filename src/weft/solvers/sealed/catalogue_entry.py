@@ -8,6 +8,7 @@ from weft.errors import ConfigError
 from weft.guards.terms import Terms
 from weft.matching.holding_map import HoldingMap
 from weft.solvers.algorithm_entry import Algorithm
+from weft.solvers.evaluation_settings import EvaluationSettings
 from weft.solvers.sealed.coordinator import SealedCoordinator
 from weft.solvers.sealed.model_guard import told_by_model
 from weft.solvers.sealed.party_second_moments import SealedMomentsParty
@@ -34,6 +35,8 @@ def why_not_sealed(settings: Settings) -> str:
         return f"a run has at most {MOST_LAMBDAS} values of λ, list fewer"
     if settings.weigh != "samples" or settings.class_weight is not None:
         return "all samples weigh the same"
+    if settings.scoring in ("accuracy", "auc") or settings.evaluation != EvaluationSettings():
+        return "nobody knows scores of samples left out, only their mean loss, use scoring = 'loss'"
     return ""
 
 

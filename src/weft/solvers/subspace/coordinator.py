@@ -118,6 +118,8 @@ class SubspaceCoordinator(Coordinator):
         if held := floor.note(chosen.certificate.gap):
             result.notes.append(held)
         result.weights = seen.get(chosen.number)
+        if settings.evaluates and chosen.scores and not result.gone:
+            _evaluate(exchange, chosen.number, result)
         return result
 
 
@@ -136,6 +138,15 @@ def _longest_noise(holdings: HoldingMap, settings: Settings, unit: float) -> flo
     )
     # Twice, for what parties add for rounding.
     return longest_noise(2.0 * sigma, holdings.n_features, holdings.column_holders)
+
+
+def _evaluate(exchange: Exchange, model: int, result: Result) -> None:
+    """Have the scores of the samples that folds left out counted, of the model to release."""
+    try:
+        result.held_out = exchange.evaluate(model)
+    except PartyMissing as missing:
+        result.gone = missing.parties
+        result.notes.append(f"{missing}; the model is not judged on samples left out")
 
 
 def _stop_here(
@@ -269,11 +280,13 @@ def chosen_stage(stages: Sequence[Stage], settings: Settings) -> Stage:
     """The model to release: with folds, that of the best λ; else the one asked for.
 
     The best λ predicts most samples rightly that were left out (has the least squared error, in a
-    regression); of equals, the largest. A run that was cut short has its last.
+    regression), or is best by ``scoring``; of equals, the largest. A run that was cut short has
+    its last.
     """
     scored = [stage for stage in stages if stage.scores]
     if scored:
-        return max(scored, key=lambda stage: stage.quality(settings.make_loss().task))
+        task = settings.make_loss().task
+        return max(scored, key=lambda stage: stage.quality(task, settings.scoring))
     asked = [stage for stage in stages if stage.lam == settings.lam]
     return asked[0] if asked else stages[-1]
 

@@ -219,10 +219,26 @@ class CloseReply(Message):
     scores: Annotated[bytes | None, scalars("its losses and hits on samples left out")] = None
 
 
+class EvaluateRequest(OrderedRequest, kw_only=True):
+    """Asks, once in a run, for counts of the scores of samples that folds left out."""
+
+    model: Annotated[int, record("which finished model is judged", alike=True)]
+
+
+class EvaluateReply(Message):
+    counts: Annotated[
+        bytes,
+        scalars(
+            "how many of its samples left out have scores in which interval, by class and group"
+        ),
+    ]
+
+
 SEARCH = Phase("subspace.search", SearchRequest, SearchReply)
 GATHER = Phase("subspace.gather", GatherRequest, GatherReply)
 FOLLOW = Phase("subspace.follow", FollowRequest, FollowReply)
 CLOSE = Phase("subspace.close", CloseRequest, CloseReply)
+EVALUATE = Phase("subspace.evaluate", EvaluateRequest, EvaluateReply)
 
 # ── when a party is away ──────────────────────────────────────────────────────────────────
 

@@ -11,8 +11,8 @@ solvers need three phases, and none of them ever sees a vector:
 ``gather``  a step, or a direction ↓, the partial b of the dual vector there ↑
 
 ``follow`` brings dual vectors to holders of samples without labels. ``point`` and ``close`` form w
-and measure it afresh. A phase that is asked twice, because the reply was lost, is answered twice
-but changes things once.
+and measure it afresh, and ``evaluate`` counts scores of held-out samples. A phase that is asked
+twice, because the reply was lost, is answered twice but changes things once.
 
 ``hand`` begins HyFDCA beside all this, when another party is away; ``inherit`` takes α that it has
 reached as one more dual vector, when all are back.
@@ -37,6 +37,7 @@ from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
 from weft.solvers.subspace.messages import (
     CLOSE,
+    EVALUATE,
     FALLBACK,
     FOLLOW,
     GATHER,
@@ -113,6 +114,7 @@ class SubspaceParty:
             self._once(FOLLOW, samples.take_duals, samples.tell_followed),
             self._once(INHERIT, self._take_inherited, samples.tell_alpha),
             self._once(CLOSE, samples.take_close, samples.tell_close),
+            self._once(EVALUATE, samples.take_evaluate, samples.tell_evaluate),
             answer(KEEP, self._keep),
             answer(FALLBACK, self._fall_back),
             answer(HERE, lambda message: message),

@@ -58,6 +58,8 @@ class FeatureSide:
         #: Of what z was measured last and not brought back yet: vectors, a point, or nothing.
         self.measured_last = ""
         self.models: dict[int, Floats] = {}
+        #: The one that was formed last.
+        self.finished = 0
         #: The point that was formed last.
         self._weights: Floats = np.zeros((0, problems.width))
         self._bound = np.zeros(problems.width)
@@ -125,7 +127,8 @@ class FeatureSide:
         if message.model is not None:
             mixed = self._combined(message.model.mixture, "model.mixture")
             self._bound = inner(mixed[self._paid], mixed[self._paid])
-            self.models[self._checked_model(message.model.number, "model.number")] = w
+            self.finished = self._checked_model(message.model.number, "model.number")
+            self.models[self.finished] = w
 
     def tell_point(self, message: PointRequest) -> PointReply:
         """‖w‖² of the point, and this party's part of its z."""

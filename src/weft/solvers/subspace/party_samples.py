@@ -12,6 +12,7 @@ from weft.protocol.shared_fields import PadLinks
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
+from weft.solvers.subspace.held_out_scores import HeldOutScores
 from weft.solvers.subspace.loss_table_limit import MOST_STEPS, most_steps
 from weft.solvers.subspace.measurement_limit import MeasurementLimit
 from weft.solvers.subspace.messages import (
@@ -19,6 +20,8 @@ from weft.solvers.subspace.messages import (
     CloseRequest,
     DualsReply,
     DualsRequest,
+    EvaluateReply,
+    EvaluateRequest,
     FollowReply,
     FollowRequest,
     GatherReply,
@@ -63,7 +66,7 @@ class SampleSide:
     ) -> None:
         view = self._view = context.view
         self._cipher = context.cipher
-        self._problems = problems
+        self._problems, self._scoring = problems, settings.scoring
         self._rows, self._features, self._wires = rows, features, wires
         self._largest_dual = context.bounds.alpha / 2
         self._piecewise = not settings.make_loss().smooth
@@ -84,6 +87,7 @@ class SampleSide:
         self._searches = 0
         self._limit = MeasurementLimit.of(settings)
         self._closing: Floats = np.zeros((0, 0))
+        self._held_out = HeldOutScores.of(context, settings, problems)
 
     # ── z, and the step that was chosen ───────────────────────────────────────────────────
 
@@ -345,15 +349,28 @@ class SampleSide:
             raise ProtocolError("a message brings z that was not measured last, or brings it again")
         self._features.measured_last = ""
         self._closing = self._opened(message.z, self._wires.point, self._problems.width)
+        if self._held_out is not None:
+            self._held_out.keep(self._features.finished, self._rows.held_out(self._closing))
 
     def tell_close(self, message: CloseRequest) -> CloseReply:
         """Losses of the finished model, and its scores on samples that folds left out."""
         losses = self._rows.losses_at(self._closing).tolist()
         reply = CloseReply(losses=self._packed("losses", losses))
         if self._problems.folds:
-            scores = self._rows.validation(self._closing).ravel().tolist()
+            scores = self._rows.validation(self._closing, self._scoring).ravel().tolist()
             reply.scores = self._packed("scores", scores)
         return reply
+
+    def take_evaluate(self, message: EvaluateRequest) -> None:
+        """Judge a finished model on the samples that folds left out."""
+        if self._held_out is None:
+            raise ProtocolError("a message asks for scores, but no samples of classes are left out")
+        self._held_out.judge(message.model)
+
+    def tell_evaluate(self, message: EvaluateRequest) -> EvaluateReply:
+        """Counts of scores, in buckets that are never of a few samples."""
+        assert self._held_out is not None
+        return EvaluateReply(counts=self._packed("counts", self._held_out.told.tolist()))
 
 
 def _shares(steps: Floats) -> Floats:

@@ -13,6 +13,7 @@ from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Message
 from weft.protocol.common_question import question_digest
 from weft.solvers.coordinator_visible_weights import VisibleWeights
+from weft.solvers.held_out_sums import HeldOutLayout, HeldOutSums
 from weft.solvers.participation import CohortSpeakers
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.ask_until_answered import (
@@ -26,6 +27,7 @@ from weft.solvers.subspace.class_fold_problems import Problems
 from weft.solvers.subspace.loss_table_limit import most_steps
 from weft.solvers.subspace.messages import (
     CLOSE,
+    EVALUATE,
     FOLLOW,
     GATHER,
     INHERIT,
@@ -35,6 +37,7 @@ from weft.solvers.subspace.messages import (
     Ascent,
     CloseRequest,
     DualsReply,
+    EvaluateRequest,
     FinishedModel,
     FollowRequest,
     GatherRequest,
@@ -339,7 +342,22 @@ class Exchange(RepeatedAsking):
         losses = _total(answers, "losses", problems.width)
         if not problems.folds:
             return losses, None
-        return losses, _total(answers, "scores", 3 * problems.folds).reshape(-1, 3)
+        told = 5 if self.settings.scoring == "auc" else 3
+        return losses, _total(answers, "scores", told * problems.folds).reshape(-1, told)
+
+    def evaluate(self, model: int) -> HeldOutSums:
+        """Counts of held-out scores of a finished model."""
+
+        def build(asked: Sequence[str], round_: int) -> dict[str, EvaluateRequest]:
+            return {
+                party: EvaluateRequest(**self._head(party, round_), model=model) for party in asked
+            }
+
+        wanted, parties = self.settings.evaluation, len(self.holdings.parties)
+        layout = HeldOutLayout.of(wanted, self.problems.classes, parties)
+        answers = self._ask_all(EVALUATE, self._labelled, build, PhaseSums())
+        totals = _total(answers, "counts", layout.size)
+        return HeldOutSums.read(layout, totals, wanted, self.settings.make_loss())
 
     # ── parts of phases ───────────────────────────────────────────────────────────────────
 
