@@ -13,10 +13,11 @@ from sklearn.linear_model import LogisticRegression
 
 from weft.guards.score_buckets import FARTHEST, LEAVES, REACH, cut, line_of
 from weft.losses import get_loss
+from weft.privacy.ledger.earlier_scores import ScoreMemory
 from weft.report.bucketed_scores import Buckets
 from weft.report.evaluation import evaluation_of, headline, shown
 from weft.solvers.evaluation_settings import EvaluationSettings
-from weft.solvers.held_out_sums import EXACT, HeldOutLayout, HeldOutSums, party_part
+from weft.solvers.held_out_sums import EXACT, HeldOutLayout, HeldOutSums, party_part, places_of
 
 LOGISTIC = get_loss("logistic")
 PARTIES = 3
@@ -30,7 +31,8 @@ def told_by(party, settings, scores, positive, levels, least, loss=LOGISTIC):
     if settings.by_site:
         groups = np.full((len(scores), 1), party)
     truth = np.where(positive, 1.0, -1.0)[:, None]
-    return party_part(layout, scores[mine, None], truth[mine], groups[mine], loss, least)
+    places = places_of(layout, scores[mine, None], groups[mine], least)
+    return party_part(layout, scores[mine, None], truth[mine], groups[mine], places, loss)
 
 
 def evaluated(scores, positive, *, least=1, levels=None, loss=LOGISTIC, **wanted):
@@ -207,6 +209,44 @@ def test_a_cut_covers_the_line_and_leaves_the_fewest_pairs_open():
     assert (inside**2).sum() == least_open(0)
     assert cut(line, np.zeros((16, 1), int), 6) is not None
     assert cut(line, np.eye(16, dtype=int)[:, :1], 6) is None
+
+
+def told_sets(line, places, leaves):
+    """The samples counted up to every edge that was cut at."""
+    ends = np.unique(line.end[places])
+    return [leaves < end for end in ends]
+
+
+@pytest.mark.parametrize(
+    ("change", "gone"), [(0.0, 0), (0.0, 10), (0.01, 0), (0.1, 0), (0.1, 30), (3.0, 30)]
+)
+def test_counts_of_two_evaluations_are_of_the_same_samples_or_differ_in_many(change, gone):
+    line, rng = line_of(LEAVES), np.random.default_rng(0)
+    first = rng.normal(0.0, 1.5, 400)
+    second = first + change * rng.normal(size=400)
+    layout = HeldOutLayout.of(EvaluationSettings(), 1, PARTIES)
+    nobody = np.zeros((400, 1), int)
+    memory, samples = ScoreMemory.new(), np.arange(400, dtype=np.uint64)
+    before = places_of(layout, first[:, None], nobody, 10)[0]
+    memory.remember(samples, (line.start[before] + 1).astype(np.int32), "then")
+    now, known = slice(gone, None), memory.earlier(samples[gone:])
+    after = places_of(layout, second[now, None], nobody[now], 10, known)[0]
+    alone = places_of(layout, second[now, None], nobody[now], 10)[0]
+
+    def closest(places):
+        found = []
+        for earlier in told_sets(line, before, line.leaf_of(first)):
+            for later in told_sets(line, places, line.leaf_of(second[now])):
+                whole = np.concatenate([np.zeros(gone, bool), later])
+                found.append(int((earlier != whole).sum()))
+        return min((apart for apart in found if apart), default=10)
+
+    assert closest(after) >= 10
+    if (change, gone) in [(0.0, 10), (0.01, 0), (0.1, 0)]:
+        assert closest(alone) < 10
+    if (change, gone) in [(0.0, 0), (3.0, 30)]:
+        # Nothing is lost where the model is the same, and little where it is another.
+        assert len(np.unique(after)) > 0.6 * len(np.unique(alone))
 
 
 def test_figures_say_what_buckets_leave_open_where_it_shows():

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.array_types import Floats
+from weft.array_types import Floats, Ints
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.crypto.party_run_keys import Keyring, Keys
 from weft.crypto.replay_log import Memory, RandomnessLog
@@ -52,6 +52,7 @@ from weft.federation.sealed_run_terms import SealedSeat
 from weft.federation.training_data import TrainingData
 from weft.guards import Terms
 from weft.guards.model_noise import row_bound
+from weft.guards.score_buckets import EarlierCounts
 from weft.matching.messages import VIEW, ViewReply, ViewRequest
 from weft.matching.party import MatchingParty
 from weft.matching.party_view import PartyView
@@ -501,6 +502,7 @@ class Party:
             foresee_models=partial(self._foresee_numbers, "models"),
             foresee_moments=partial(self._foresee_numbers, "moments"),
             judge_folds=self._judge_folds,
+            book_scores=self._book_scores,
             openings=self._keyring.opening_pads() if algorithm.shares else None,
         )
         if self._account is not None:
@@ -556,6 +558,18 @@ class Party:
             judge()
         else:
             self._account.judge_folds(folds, judge)
+
+    def _book_scores(
+        self, rows: Ints, starts: Ints, choose: Callable[[Sequence[EarlierCounts]], Ints]
+    ) -> Ints:
+        """Choose buckets of held-out scores; with a ledger, so that they keep apart from others."""
+        if self._account is None or not len(rows):
+            return choose(())
+        names = np.full(self.view.n_rows, "", dtype=object)
+        for own, slots in zip(self._matching.ids, self.view.tile_rows, strict=True):
+            names[slots[slots >= 0]] = own[slots >= 0]
+        alone = self._terms.allow_small_changes
+        return self._account.note_scores(names[rows], starts, choose, alone=alone)
 
     def _likely_sums(self, settings: Settings) -> int:
         """Sums that the run will show of a sample, by what this party knows of the table.

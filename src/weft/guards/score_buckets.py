@@ -8,6 +8,10 @@ left in a place is of nobody or of ``least`` samples of one party at least. Nobo
 total before buckets are merged.
 
 Of all such cuts a party takes the one that leaves the fewest pairs of its own samples undecided.
+
+Two runs over the same samples are compared edge by edge: counts up to an edge of the one and up to
+an edge of the other are of the same samples, or of sets that differ in ``least`` samples at least.
+An edge that would break this is not cut at.
 """
 
 from __future__ import annotations
@@ -83,7 +87,45 @@ def line_of(leaves: int) -> Line:
     return Line(leaves, np.concatenate(start), np.concatenate(end))
 
 
-def cut(line: Line, counts: Ints, least: int) -> Ints | None:
+@dataclass(frozen=True, eq=False)
+class EarlierCounts:
+    """An earlier evaluation: the bucket of every sample that is judged now, from 1 on; 0: none.
+
+    ``gone`` has, per bucket, how many were counted in it that are not judged now.
+    """
+
+    bucket: Ints
+    gone: Ints
+
+
+def free_edges(
+    line: Line, leaf: Ints, kinds: NDArray[np.bool_], earlier: EarlierCounts, least: int
+) -> NDArray[np.bool_]:
+    """Per edge of a leaf, whether counts up to it keep apart from all of an earlier evaluation.
+
+    Parameters
+    ----------
+    leaf
+        Of every sample, now.
+    kinds
+        (samples × kinds) the groups that are counted each by itself.
+    """
+    free = np.ones(line.leaves + 1, bool)
+    buckets = len(earlier.gone)
+    for kind in kinds.T:
+        both = np.zeros((line.leaves + 1, buckets))
+        np.add.at(both, (leaf[kind] + 1, earlier.bucket[kind]), 1.0)
+        upto = np.cumsum(both, axis=0)
+        now = upto.sum(axis=1)
+        # Who was in no bucket then is in none of its counts.
+        common = np.cumsum(upto[:, 1:], axis=1)
+        then = common[-1] + np.cumsum(earlier.gone[1:])
+        apart = now[:, None] + then[None, :] - 2.0 * common
+        free &= ~((apart > 0) & (apart < least)).any(axis=1)
+    return free
+
+
+def cut(line: Line, counts: Ints, least: int, free: NDArray[np.bool_] | None = None) -> Ints | None:
     """The intervals that a party reports, one after the other from the left.
 
     Parameters
@@ -91,6 +133,8 @@ def cut(line: Line, counts: Ints, least: int) -> Ints | None:
     counts
         (leaves × kinds) how many of its samples of each kind are in a leaf. Of every kind an
         interval holds none, or ``least`` and more. The first kind is all samples.
+    free
+        Edges at which it may be cut; None: all.
 
     Returns
     -------
@@ -100,6 +144,9 @@ def cut(line: Line, counts: Ints, least: int) -> Ints | None:
     below = np.vstack([np.zeros((1, counts.shape[1]), np.int64), np.cumsum(counts, axis=0)])
     inside = below[line.end] - below[line.start]
     fits = ((inside == 0) | (inside >= least)).all(axis=1)
+    if free is not None:
+        # At its beginning nobody is counted yet.
+        fits &= (free[line.start] | (line.start == 0)) & free[line.end]
     if not fits[-1]:
         return None
     cost = inside[:, 0].astype(np.float64) ** 2

@@ -18,6 +18,8 @@ from weft.solvers.held_out_sums import HeldOutSums
 _POINTS = 120
 #: The share of samples with the highest scores that lift is of.
 _TOP = 0.1
+#: An AUC that buckets leave open by more than this says little.
+_WIDE = 0.05
 
 
 def evaluation_of(
@@ -221,6 +223,17 @@ def _named(held_out: HeldOutSums) -> set[tuple[str, str]]:
         if levels[-1] == "other"
         for level in levels
     }
+
+
+def width_remark(evaluation: dict[str, Any]) -> str | None:
+    """A sentence where buckets are so wide that an AUC says little, else None."""
+    wide = [one for one in evaluation["models"] if one["auc"] and one["auc"]["exact_to"] > _WIDE]
+    if not wide:
+        return None
+    return (
+        "buckets of scores are wide, since label holders have few samples, or their ledgers keep "
+        "counts apart from those of a run with nearly the same model: judge one model, in one run"
+    )
 
 
 def headline(evaluation: dict[str, Any]) -> str:

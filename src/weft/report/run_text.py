@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from weft.report.evaluation import headline
+from weft.report.evaluation import headline, width_remark
 from weft.report.number_format import capital
 from weft.report.summary import certificate_sentence, shortfall
 from weft.solvers.base import Record
@@ -49,4 +49,5 @@ def ending_text(folder: Path, summary: dict[str, Any], remarks: list[str], holds
 
 
 def _evaluated(evaluation: dict[str, Any]) -> str:
-    return f"{capital(headline(evaluation))} See report.html."
+    remark = width_remark(evaluation)
+    return " ".join(capital(said) for said in (headline(evaluation), remark) if said)

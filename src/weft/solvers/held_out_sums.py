@@ -1,25 +1,29 @@
 """What label holders tell of held-out scores together: counts in buckets, and a few exact sums.
 
-A party's half makes its part (`party_part`), and totals over all label holders are read back
-(`HeldOutSums.read`). Samples are counted by group: levels of a column, or sites. All samples are
-the sum over the levels of any one column, so that no difference of two tables is of a few samples.
+A party chooses buckets (`places_of`) and makes its part (`party_part`), and totals over all label
+holders are read back (`HeldOutSums.read`). Samples are counted by group: levels of a column, or
+sites. All samples are the sum over the levels of any one column, so that no difference of two
+tables is of a few samples.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.array_types import Floats, Ints
+from weft.array_types import Flags, Floats, Ints
 from weft.guards.score_buckets import (
     FARTHEST,
     GRAIN,
     LEAVES,
     LEAVES_PER_CLASS,
+    EarlierCounts,
     Line,
     cut,
+    free_edges,
     line_of,
 )
 from weft.losses import Loss
@@ -80,42 +84,58 @@ class HeldOutLayout:
         return EXACT + int(np.prod(self.shape))
 
 
-def party_part(
+def places_of(
     layout: HeldOutLayout,
     scores: Floats,
-    truth: Floats,
     levels: Ints,
-    loss: Loss,
     least: int,
-) -> Floats:
-    """What a party adds to the totals.
+    earlier: Sequence[EarlierCounts] = (),
+) -> Ints:
+    """(models × samples) the place in which a party counts each of its samples; −1: in none.
 
     Parameters
     ----------
-    scores, truth
-        (samples × models) of its held-out samples; the truth is ±1.
+    scores
+        (samples × models) of its held-out samples.
     levels
         (samples × variables) the group of each.
     least
         Of how many samples, and of how many of each group, a bucket is at least. A party that has
         fewer of some group is in no bucket, and only in the exact sums.
+    earlier
+        Evaluations from which this one must keep apart.
     """
-    told = np.zeros(layout.shape)
-    cuts = [_kinds(layout, scores[:, model], levels) for model in range(layout.models)]
-    intervals = [cut(layout.line, kinds, least) for kinds in cuts]
-    for model, chosen in enumerate(intervals):
+    line, kinds = layout.line, _kinds(layout, levels)
+    found = np.full((layout.models, len(scores)), -1, np.int64)
+    for model in range(layout.models):
+        leaf = line.leaf_of(scores[:, model])
+        free = np.ones(line.leaves + 1, bool)
+        for counted in earlier:
+            free &= free_edges(line, leaf, kinds, counted, least)
+        counts = [np.bincount(leaf[kind], minlength=line.leaves) for kind in kinds.T]
+        chosen = cut(line, np.stack(counts, axis=1), least, free)
         if chosen is not None:
-            _fill(told[:, model], layout, scores[:, model], truth[:, model] > 0, levels, chosen)
+            found[model] = chosen[np.searchsorted(line.end[chosen], leaf, side="right")]
+    return found
+
+
+def party_part(
+    layout: HeldOutLayout, scores: Floats, truth: Floats, levels: Ints, places: Ints, loss: Loss
+) -> Floats:
+    """What a party adds to the totals; ``truth`` (samples × models) is ±1."""
+    told = np.zeros(layout.shape)
+    for model, place in enumerate(places):
+        if (place >= 0).all():
+            _fill(told[:, model], layout, scores[:, model], truth[:, model] > 0, levels, place)
     return np.concatenate([_exact(scores, truth, loss), told.ravel()])
 
 
-def _kinds(layout: HeldOutLayout, scores: Floats, levels: Ints) -> Ints:
-    """(leaves × kinds) samples in every leaf: all, then each group."""
-    leaf, leaves = layout.line.leaf_of(scores), layout.line.leaves
-    columns = [np.bincount(leaf, minlength=leaves)]
-    for place, (_, names) in enumerate(layout.variables):
-        for level in range(len(names)):
-            columns.append(np.bincount(leaf[levels[:, place] == level], minlength=leaves))
+def _kinds(layout: HeldOutLayout, levels: Ints) -> Flags:
+    """(samples × kinds) who is counted together: all, then each group where there are several."""
+    columns = [np.ones(len(levels), bool)]
+    for variable, (_, names) in enumerate(layout.variables):
+        if len(names) > 1:
+            columns += [levels[:, variable] == level for level in range(len(names))]
     return np.stack(columns, axis=1)
 
 
@@ -125,11 +145,9 @@ def _fill(
     scores: Floats,
     positive: NDArray[np.bool_],
     levels: Ints,
-    chosen: Ints,
+    place: Ints,
 ) -> None:
-    """Put counts and sums of scores into the places of the chosen intervals."""
-    line = layout.line
-    place = chosen[np.searchsorted(line.end[chosen], line.leaf_of(scores), side="right")]
+    """Put counts and sums of scores into their places."""
     rough = np.round(np.clip(scores, -FARTHEST, FARTHEST) / GRAIN) * GRAIN
     first = 0
     for variable, (_, names) in enumerate(layout.variables):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from weft.array_types import Floats, Ints
 from weft.crypto import Cipher
 from weft.crypto.replay_log import RandomnessLog
+from weft.guards.score_buckets import EarlierCounts
 from weft.matching.party_view import PartyView
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.local_table import LocalTable
@@ -28,6 +29,10 @@ class GivenValues:
 
     offset: Floats
     weight: Floats
+
+
+#: Given local rows, where places begin and how to choose them by earlier counts: the places.
+BookScores = Callable[[Ints, Ints, Callable[[Sequence[EarlierCounts]], Ints]], Ints]
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,8 @@ class PartyContext:
         Object to what a model tells of rows, and second moments of each column, a Hessian or none.
     judge_folds
         Lets a lone label holder judge so many folds of its classes, if none were refused before.
+    book_scores
+        Books in which buckets held-out scores are counted, before they are told.
     openings
         Hides from the coordinator what all parties open; None under a cipher that hides nothing.
     """
@@ -97,4 +104,5 @@ class PartyContext:
     foresee_models: Callable[[Told], None] = lambda told: None
     foresee_moments: Callable[[Told, bool], None] = lambda told, hessian: None
     judge_folds: Callable[[int, Callable[[], None]], None] = lambda folds, judge: judge()
+    book_scores: BookScores = lambda rows, starts, choose: choose(())
     openings: OpeningPads | None = None

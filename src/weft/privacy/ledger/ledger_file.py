@@ -29,6 +29,7 @@ from weft.privacy.ledger.earlier_folds import FoldCut, FoldMemory
 from weft.privacy.ledger.earlier_numbers import NUMBER_KINDS, NumberKind, NumberMemory
 from weft.privacy.ledger.earlier_rules import RuleMemory
 from weft.privacy.ledger.earlier_samples import Attendance, Memory
+from weft.privacy.ledger.earlier_scores import ScoreMemory
 from weft.storage.atomic_files import StorageError, load_arrays, locked, save_arrays
 
 Hashes = NDArray[np.uint64]
@@ -139,6 +140,8 @@ class Pages:
         goes.
     folds
         How folds have cut the samples of the last runs that had any.
+    scored
+        In which buckets scores of samples were counted.
     numbers
         How much sealed models, and second moments, have told of each sample.
     companies
@@ -160,6 +163,7 @@ class Pages:
     numbers: dict[NumberKind, NumberMemory] = field(
         default_factory=lambda: {kind: NumberMemory.new() for kind in NUMBER_KINDS}
     )
+    scored: ScoreMemory = field(default_factory=ScoreMemory.new)
     companies: CompanyMemory = field(default_factory=CompanyMemory.new)
     rules: RuleMemory = field(default_factory=RuleMemory.new)
 
@@ -335,6 +339,8 @@ class Book:
         # Files from before folds were remembered have none.
         cuts = FoldMemory.new() if "folds.runs" not in arrays else None
         folds = cuts or FoldMemory.from_arrays(arrays, "folds")
+        scores = ScoreMemory.new() if "scored.runs" not in arrays else None
+        scored = scores or ScoreMemory.from_arrays(arrays, "scored")
         numbers = {kind: NumberMemory.from_arrays(arrays, kind) for kind in NUMBER_KINDS}
         told = {kind: memory for kind, memory in numbers.items() if memory is not None}
         companies = CompanyMemory.from_arrays(arrays)
@@ -361,7 +367,7 @@ class Book:
             whole = False
         if attended is None or versions is None or folds is None or len(told) < len(numbers):
             whole = False
-        whole = whole and companies is not None and rules is not None
+        whole = whole and companies is not None and rules is not None and scored is not None
         if not whole or sample is None or key is None:
             raise self._damaged(f"{self.path} does not hold a ledger")
         received, shown, foreign, fewest = (np.array(count) for count in counts)
@@ -372,7 +378,8 @@ class Book:
         assert rules is not None
         counted = (received, shown, foreign, fewest)
         pages = Pages(key.tobytes(), sample, *counted, runs, attended, versions, folds, told)
-        pages.companies, pages.rules = companies, rules
+        assert scored is not None
+        pages.companies, pages.rules, pages.scored = companies, rules, scored
         return pages
 
     @contextmanager
@@ -406,6 +413,7 @@ class Book:
                 **pages.attended.to_arrays("attended"),
                 **pages.versions.to_arrays("versions"),
                 **pages.folds.to_arrays("folds"),
+                **pages.scored.to_arrays("scored"),
                 **{
                     name: array
                     for kind, memory in pages.numbers.items()

@@ -30,6 +30,7 @@ from weft.crypto.replay_log import RandomnessLog
 from weft.errors import ConfigError
 from weft.guards.min_batch_across_runs import Change
 from weft.guards.model_noise import ModelNoise
+from weft.guards.score_buckets import EarlierCounts
 from weft.matching.party_view import PartyView
 from weft.privacy.ledger.earlier_companies import companies_of
 from weft.privacy.ledger.earlier_folds import FoldCut
@@ -386,6 +387,35 @@ class Account:
 
         self._once("folds", write)
         self._begun = True
+
+    def note_scores(
+        self,
+        ids: NDArray[np.object_],
+        starts: Ints,
+        choose: Callable[[Sequence[EarlierCounts]], Ints],
+        *,
+        alone: bool,
+    ) -> Ints:
+        """Let buckets of held-out scores be chosen by those before, and write them down.
+
+        ``alone`` says whether a few samples may stand alone between two evaluations, so that
+        earlier ones count for nothing.
+        """
+
+        def write() -> bytes:
+            with self._book.locked():
+                pages = self._open_pages()
+                samples = pages.hashes(ids)
+                places = choose(() if alone else pages.scored.earlier(samples))
+                for row in places:
+                    told = np.where(row >= 0, starts[row] + 1, 0).astype(np.int32)
+                    if told.any():
+                        pages.scored.remember(samples, told, self._began)
+                self._put(pages, self._run(self._booked, None, self._attendance))
+            return places.astype(np.int64).tobytes()
+
+        self._begun = True
+        return np.frombuffer(self._once("scores", write), np.int64).reshape(-1, len(ids))
 
     def _keep_ahead(self) -> None:
         """Book more where the sums have used up what was booked."""

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from weft.report.evaluation import shown
-from weft.report.number_format import count
+from weft.report.evaluation import shown, width_remark
+from weft.report.number_format import capital, count
 from weft.report.page.html_elements import Html, el, join, section, table
 from weft.report.page.results_data import Source
 
@@ -75,6 +75,8 @@ def _notes(found: dict[str, Any]) -> list[str]:
             f"{count(missing, 'sample')} are in no bucket, since their label holders have too few "
             "in all or of some group; they count in accuracy, loss and Brier score only."
         )
+    if remark := width_remark(found):
+        notes.append(capital(remark))
     return notes
 
 

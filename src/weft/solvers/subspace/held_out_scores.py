@@ -8,8 +8,8 @@ import numpy as np
 
 from weft.array_types import Floats, Ints
 from weft.errors import ProtocolError
-from weft.solvers.held_out_sums import HeldOutLayout, party_part
-from weft.solvers.party_context import PartyContext
+from weft.solvers.held_out_sums import HeldOutLayout, party_part, places_of
+from weft.solvers.party_context import BookScores, PartyContext
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
 from weft.solvers.subspace.party_sample_values import HeldOut
@@ -27,10 +27,19 @@ class HeldOutScores:
         (rows × variables) the group of every local row.
     least
         Of how many samples a bucket is at least.
+    book
+        Books the buckets, which it lets be chosen by what it knows of earlier ones.
     """
 
-    def __init__(self, layout: HeldOutLayout, levels: Ints, settings: Settings, least: int) -> None:
-        self._layout, self._levels, self._least = layout, levels, least
+    def __init__(
+        self,
+        layout: HeldOutLayout,
+        levels: Ints,
+        settings: Settings,
+        least: int,
+        book: BookScores,
+    ) -> None:
+        self._layout, self._levels, self._least, self._book = layout, levels, least, book
         self._loss = settings.make_loss()
         self._models: dict[int, HeldOut] = {}
         self._told: Floats | None = None
@@ -51,7 +60,7 @@ class HeldOutScores:
         # A min_batch of a submitter would steer what is merged; where a party has none of its own,
         # there is nothing to steer.
         least = context.min_batch if context.min_batch > 1 else view.min_batch
-        return cls(layout, np.hstack(columns), settings, least)
+        return cls(layout, np.hstack(columns), settings, least, context.book_scores)
 
     def keep(self, model: int, held_out: HeldOut) -> None:
         """Take the scores of a model that is finished."""
@@ -63,10 +72,14 @@ class HeldOutScores:
             raise ProtocolError("a message asks for counts of scores again, which are told once")
         if model not in self._models:
             raise ProtocolError("a message asks for scores of a model that is not finished")
-        left = self._models[model]
-        self._told = party_part(
-            self._layout, left.scores, left.truth, self._levels[left.rows], self._loss, self._least
+        left, layout = self._models[model], self._layout
+        levels = self._levels[left.rows]
+        places = self._book(
+            left.rows,
+            layout.line.start,
+            lambda earlier: places_of(layout, left.scores, levels, self._least, earlier),
         )
+        self._told = party_part(layout, left.scores, left.truth, levels, places, self._loss)
 
     @property
     def told(self) -> Floats:
