@@ -55,7 +55,7 @@ def recorded():
     found = []
     for settings in (
         Settings(lam=1e-1, solver="hyfdca", iterations=4, gap=None, participation=0.7),
-        Settings(lam=1e-1, solver="lbfgs", loss="logistic", gap=1e-2),
+        Settings(lam=1e-1, solver="lbfgs", loss="logistic", gap=1e-2, folds=2),
     ):
         preprocessing = Preprocessing(
             scaling="standard", unit_rows=True, matching="oprf", overlap=split.overlap

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -71,6 +72,16 @@ def predict(
         typer.Option(metavar="RUN", help="With --network: go on with a run that was interrupted."),
     ] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Write the scores too.")] = False,
+    probabilities: Annotated[
+        bool,
+        typer.Option("--probabilities", help="Write the probability of every class too."),
+    ] = False,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            metavar="P", help="Predict the second of two classes from this probability on."
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="CSV file to write instead of stdout.")] = None,
 ) -> None:
     """Predict for new samples: a CSV with id and prediction.
@@ -90,13 +101,15 @@ def predict(
     from weft.federation.predictions import Predictions
 
     trained = load_model(model)
+    wanted = Columns(scores, probabilities, threshold)
+    wanted.check(trained)
     if network is not None:
         if joint is None or party is None or keys is None or not (ledger is record is None):
             raise ConfigError(
                 "--network needs --joint CONFIG, --party NAME and its --keys, and takes neither "
                 "--ledger nor --record, which are at the sites"
             )
-        _over_network(trained, joint, network, party, keys, out, resume, with_scores=scores)
+        _over_network(trained, joint, network, party, keys, out, resume, wanted)
         return
     if resume is not None or (joint is not None and party is not None):
         raise ConfigError("--resume, and --party with --joint, are for --network; leave them out")
@@ -118,7 +131,33 @@ def predict(
         else:
             sums = trained.decision(trained.aligned(tile.features, tile.block, path.name))
         found.append(Predictions(trained, tile.ids, sums))
-    _write([one.frame(with_scores=scores) for one in found], out)
+    _write([wanted.frame(one) for one in found], out)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What is written beside ids and predictions."""
+
+    scores: bool
+    probabilities: bool
+    threshold: float | None
+
+    def check(self, model: Model) -> None:
+        """Refuse what the model does not have, before anybody is asked for anything."""
+        import numpy as np
+
+        from weft.federation.predictions import Predictions
+
+        nobody = Predictions(model, np.zeros(0, object), np.zeros((0, len(model.coef))))
+        self.frame(nobody)
+
+    def frame(self, found: Predictions) -> pd.DataFrame:
+        """Predictions as a table."""
+        return found.frame(
+            with_scores=self.scores,
+            with_probabilities=self.probabilities,
+            threshold=self.threshold,
+        )
 
 
 def _over_network(
@@ -129,8 +168,7 @@ def _over_network(
     keys: Path,
     out: Path | None,
     resume: str | None,
-    *,
-    with_scores: bool,
+    wanted: Columns,
 ) -> None:
     """Ask sites for scores in the name of a party, whose keys are here."""
     from weft.network.engine import require_engine
@@ -156,7 +194,7 @@ def _over_network(
 
     with followed_run(opened, plan, make_task, resume=resume) as back:
         found = read_scores(back.folder, identity, model)
-    _write([found.frame(with_scores=with_scores)], out)
+    _write([wanted.frame(found)], out)
 
 
 def _joint_scores(

@@ -14,15 +14,17 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from weft.config.strict_reading import checked
 from weft.data.splits import Split
 from weft.data.tile import Task, Tile
 from weft.errors import ConfigError, DataError
-from weft.federation.joint_prediction import predict_scores
+from weft.estimators.joint_predictions import joint_scores, labels_of
+from weft.estimators.one_table import WEIGHT, table_tile
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing, TableSettings
+from weft.guards import OPEN, Terms
 from weft.report.evaluation import evaluation_of
 from weft.report.history import history_frame
 from weft.report.lambda_path import path_frame
@@ -109,6 +111,7 @@ class Hybrid(BaseEstimator):
     confirm_separate_ids: bool = _TABLES.confirm_separate_ids
     confirmed: tuple[str, ...] = _TABLES.confirmed
     privacy: str = "sums"
+    terms: Terms | Mapping[str, Any] | None = None
     cipher: str = DEFAULTS["cipher"]
     coordinator_sees: str = DEFAULTS["coordinator_sees"]
     second_moments: Sequence[str] = DEFAULTS["second_moments"]
@@ -124,7 +127,7 @@ class Hybrid(BaseEstimator):
         """The name of the loss."""
         raise NotImplementedError
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train a federation in this process, or on one ordinary table.
 
         Parameters
@@ -135,12 +138,19 @@ class Hybrid(BaseEstimator):
             ``y``, an array, data frame or sparse matrix: one party that holds everything.
         y : array, optional
             Labels of a table; tiles bring their own.
+        sample_weight : array, optional
+            How many times samples of a table count, as often as they would stand in it: only
+            their ratios matter. Tiles have a column, which ``weight`` names.
         """
         tiles = tiles_of(X)
         if tiles is None:
-            self._train({"table": (self._table(X, y),)}, self.overlap)
-        elif y is not None:
-            raise ConfigError("tiles carry their own labels; leave y out")
+            self._train({"table": (self._table(X, y, sample_weight),)}, self.overlap,
+                        from_table=True, weighted=sample_weight is not None)  # fmt: skip
+        elif y is not None or sample_weight is not None:
+            raise ConfigError(
+                "tiles carry their own labels and weights; leave y and sample_weight out, and name "
+                "a column with weight"
+            )
         else:
             self._train(tiles, X.overlap if isinstance(X, Split) else self.overlap)
             self.n_features_in_ = len(self.model_.features)
@@ -155,15 +165,17 @@ class Hybrid(BaseEstimator):
         """Set the attributes that depend on the task."""
         raise NotImplementedError
 
-    def _train(self, tiles: Tiles, overlap: str) -> None:
-        settings = self._settings()
+    def _train(
+        self, tiles: Tiles, overlap: str, *, from_table: bool = False, weighted: bool = False
+    ) -> None:
+        settings = self._settings(from_table=from_table)
+        told = {name: getattr(self, name) for name in TableSettings.__struct_fields__}
+        if weighted:
+            told["weight"] = WEIGHT
         preprocessing = self._checked(
-            Preprocessing,
-            overlap=overlap,
-            intercept=self.intercept,
-            **{name: getattr(self, name) for name in TableSettings.__struct_fields__},
+            Preprocessing, overlap=overlap, intercept=self.intercept, **told
         )
-        trained = Federation(tiles, preprocessing).train(
+        trained = Federation(tiles, preprocessing, terms=self._terms()).train(
             settings,
             progress=_CertificateLines() if self.verbose else None,
             start=getattr(self, "model_", None) if self.warm_start else None,
@@ -194,7 +206,13 @@ class Hybrid(BaseEstimator):
         elif settings.path:
             self.path_results_ = path_frame(result, self._task, settings.scoring)
 
-    def _settings(self) -> Settings:
+    def _terms(self) -> Terms:
+        """What every party insists on; by default nothing, since all data is in one hand."""
+        if self.terms is None or isinstance(self.terms, Terms):
+            return self.terms or OPEN
+        return self._checked(Terms, **dict(self.terms))
+
+    def _settings(self, *, from_table: bool = False) -> Settings:
         if not isinstance(self.solver_options or {}, Mapping):
             raise ConfigError(
                 f"solver_options is {self.solver_options!r}; give a mapping, such as "
@@ -209,7 +227,7 @@ class Hybrid(BaseEstimator):
         told["path"] = _plain_list(self.path)
         told["second_moments"] = list(self.second_moments)
         if isinstance(self.class_weight, Mapping):
-            told["class_weight"] = {str(k): float(v) for k, v in self.class_weight.items()}
+            told["class_weight"] = self._class_weights(self.class_weight, from_table)
         for name in ("loss_parameters", "options", "penalty_factors"):
             told[name] = dict(told[name] or {})
         told["evaluation"] = dict(self.evaluation or {})
@@ -230,19 +248,33 @@ class Hybrid(BaseEstimator):
         settled(asked, warm=self.warm_start)
         return asked
 
+    def _class_weights(self, weights: Mapping[Any, float], from_table: bool) -> dict[str, float]:
+        """Weights by names of classes, which stand for numbers where a table was encoded."""
+        numbers = {str(k): str(k) for k in weights}
+        if from_table and hasattr(self, "classes_"):
+            numbers |= {str(name): str(k) for k, name in enumerate(self.classes_)}
+        return {numbers[str(k)]: float(v) for k, v in weights.items()}
+
     def _checked(self, kind: type[T], **values: Any) -> T:
         # Searches over parameters hand in numpy's scalars, which a strict reader refuses.
         plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in values.items()}
         return checked(kind, plain, f"{type(self).__name__}:")
 
-    def _table(self, X: Any, y: Any) -> Tile:
+    def _table(self, X: Any, y: Any, sample_weight: Any) -> Tile:
         """An ordinary table as one party's tile; scikit-learn's own checks speak here."""
         X, y = validate_data(self, X, y, **self._accepted(), y_numeric=self._task == "regression")
         names = getattr(self, "feature_names_in_", None)
         if names is None:
             names = [f"x{j}" for j in range(X.shape[1])]
-        ids = [str(i) for i in range(X.shape[0])]
-        return Tile.make(ids, names, X, self._targets(y), "the table")
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(
+                sample_weight, X, dtype=np.float64, ensure_non_negative=True
+            )
+            # Who weighs nothing is not there.
+            there = weights > 0
+            X, y, weights = X[np.flatnonzero(there)], y[there], weights[there]
+        return table_tile(X, self._targets(y), list(names), weights)
 
     def _targets(self, y: NDArray[Any]) -> NDArray[Any]:
         return y
@@ -295,12 +327,20 @@ class Hybrid(BaseEstimator):
         Series
             Predictions by sample id.
         """
+        ids, scores = self._joint_scores(tiles)
+        return pd.Series(self.model_.outcome(scores), ids, name="prediction")
+
+    def _joint_scores(self, tiles: Any) -> tuple[pd.Index[Any], NDArray[np.float64]]:
         check_is_fitted(self, "model_")
         held = tiles_of(tiles)
         if held is None:
             raise ConfigError("joint prediction takes tiles; call predict for a full table")
-        ids, scores = predict_scores(self.model_, held, cipher=self.cipher)
-        return pd.Series(self.model_.outcome(scores), pd.Index(ids, name="id"), name="prediction")
+        return joint_scores(self.model_, held, self.cipher)
+
+    def _scored(self, tiles: Tiles) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        """Labels in tiles, and joint scores of their samples."""
+        ids, scores = self._joint_scores(tiles)
+        return labels_of(ids, tiles), scores
 
     def predict_with(self, tile: Tile) -> NDArray[Any]:
         """Predict from one party's columns alone; all other features count as their centre."""

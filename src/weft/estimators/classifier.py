@@ -6,14 +6,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from weft.data.tile import Task
-from weft.estimators.base import Hybrid
+from weft.estimators.base import Hybrid, tiles_of
+from weft.losses.probabilities import WITH_PROBABILITIES
 
 
 @dataclass(eq=False, repr=False)
@@ -39,6 +40,11 @@ class HybridClassifier(ClassifierMixin, Hybrid):
     class_weight : mapping or "balanced", optional
         How many times the losses of a class count, by its name; "balanced" counts the classes
         inside the federation. With smooth losses and everyone in every iteration.
+    scoring : {"accuracy", "auc", "loss"}, optional
+        By what folds choose λ; by default the accuracy, or the squared error.
+    evaluation : mapping, optional
+        How predictions for samples that folds leave out are judged: ``threshold``, ``groups`` and
+        ``by_site`` of `weft.solvers.evaluation_settings.EvaluationSettings`.
     weigh : {"samples", "parties"}
         Whether all samples weigh the same in P, or all parties do (some methods on rows).
     penalty_factors : mapping, optional
@@ -103,6 +109,9 @@ class HybridClassifier(ClassifierMixin, Hybrid):
     privacy : {"sums", "sealed", "auto"}
         "sealed" trains on shares: no party sees a score, a slope or a weight before the model is
         there; for logistic and squared loss. "auto" does so wherever it can.
+    terms : Terms or mapping, optional
+        What every party insists on, such as ``{"min_batch": 10}``; by default nothing, since all
+        data is in one hand.
     cipher : {"pad", "bfv", "paillier", "plain"}
         What hides every sum from the coordinator; "plain" hides nothing.
     coordinator_sees : {"nothing", "weights", "papers"}
@@ -134,6 +143,9 @@ class HybridClassifier(ClassifierMixin, Hybrid):
         certificate on all samples; ``iterations`` and ``round_trips`` spent; ``chosen``. A score
         is the accuracy, or minus the mean squared error; of a sealed run minus the mean loss, of
         all folds together: more is better.
+    evaluation_ : dict
+        With folds, AUC, calibration and more on samples left out, each with its interval and how
+        exact it is; docs/evaluation.md says what is in it.
     path_results_ : DataFrame
         With a path and no folds, the same table without scores.
     history_ : DataFrame
@@ -176,13 +188,36 @@ class HybridClassifier(ClassifierMixin, Hybrid):
         scores = self._scores(X)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
-    @available_if(lambda self: self.loss == "logistic")
+    def decision_function_jointly(self, tiles: Any) -> pd.DataFrame | pd.Series[float]:
+        """Scores by sample id, of samples whose features lie at several parties."""
+        ids, scores = self._joint_scores(tiles)
+        if len(self.classes_) == 2:
+            return pd.Series(scores[:, 0], ids, name="score")
+        return pd.DataFrame(scores, ids, columns=self.classes_)
+
+    @available_if(lambda self: self.loss in WITH_PROBABILITIES)
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities of the classes; with the logistic loss only.
 
         With more than two classes the models of each class against the rest are normalised.
         """
-        return class_probabilities(self._scores(X))
+        scores = self._scores(X)
+        return self.model_.probabilities(scores)
+
+    @available_if(lambda self: self.loss in WITH_PROBABILITIES)
+    def predict_proba_jointly(self, tiles: Any) -> pd.DataFrame:
+        """The same by sample id, of samples whose features lie at several parties."""
+        ids, scores = self._joint_scores(tiles)
+        return pd.DataFrame(self.model_.probabilities(scores), ids, columns=self.classes_)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """The share of samples that are predicted rightly; tiles bring their labels."""
+        tiles = tiles_of(X) if y is None else None
+        if tiles is None:
+            return float(super().score(X, y, sample_weight))
+        labels, scores = self._scored(tiles)
+        right = self.model_.outcome(scores) == labels
+        return float(np.average(right, weights=sample_weight))
 
 
 def encoded_classes(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -192,13 +227,3 @@ def encoded_classes(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     if len(classes) < 2:
         raise ValueError(f"y has only one class, {classes[0]!r}; classification needs two")
     return classes, encoded
-
-
-def class_probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Probabilities of all classes, from logistic scores of the second, or of each."""
-    chances = np.asarray(expit(scores))
-    if scores.shape[1] == 1:
-        return np.hstack([1 - chances, chances])
-    # Scores far below zero for every class would divide zero by zero.
-    chances = np.maximum(chances, np.finfo(np.float64).tiny)
-    return np.asarray(chances / chances.sum(axis=1, keepdims=True))

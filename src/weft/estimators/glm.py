@@ -6,14 +6,16 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
+from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from weft.array_types import Floats
 from weft.data.tile import Task
-from weft.estimators.base import Hybrid
-from weft.estimators.classifier import class_probabilities, encoded_classes
+from weft.estimators.base import Hybrid, tiles_of
+from weft.estimators.classifier import encoded_classes
 from weft.losses import Loss, get_family, get_loss
 
 
@@ -75,31 +77,50 @@ class HybridGLM(Hybrid):
     @available_if(lambda self: self.family == "binomial")
     def predict_proba(self, X: Any) -> Floats:
         """Probabilities of the classes; of more than two, normalised."""
-        return class_probabilities(self._scores(X))
+        scores = self._scores(X)
+        return self.model_.probabilities(scores)
 
-    def score(self, X: Any, y: Any) -> float:
+    @available_if(lambda self: self.family == "binomial")
+    def predict_proba_jointly(self, tiles: Any) -> pd.DataFrame:
+        """The same by sample id, of samples whose features lie at several parties."""
+        ids, scores = self._joint_scores(tiles)
+        return pd.DataFrame(self.model_.probabilities(scores), ids, columns=self.classes_)
+
+    @available_if(lambda self: self.family == "binomial")
+    def decision_function(self, X: Any) -> Floats:
+        """Scores of full rows: above zero for the second of two classes, else one per class."""
+        scores = self._scores(X)
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """The share of the deviance that the model explains, D²; one is a perfect fit.
 
         Against a model with an intercept alone; of a binomial model with more than two classes,
-        over all of them together.
+        over all of them together. Tiles bring their labels.
         """
         check_is_fitted(self, "model_")
-        labels, loss, scores = np.asarray(y), self._loss, self._scores(X)
+        tiles = tiles_of(X) if y is None else None
+        labels, scores = (y, self._scores(X)) if tiles is None else self._scored(tiles)
+        labels, loss = np.asarray(labels), self._loss
+        weights = np.ones(len(labels)) if sample_weight is None else np.asarray(sample_weight)
+        times = (weights / weights.sum())[:, None]
         if self.model_.classes is None:
             target: Floats = labels.astype(np.float64)[:, None]
-            mean = target.mean(axis=0, keepdims=True)
+            mean = (times * target).sum(axis=0, keepdims=True)
             null = mean if loss.name == "squared" else np.log(mean)
         else:
             positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
             target = np.where(labels[:, None] == positive, 1.0, -1.0)
-            mean = (target.mean(axis=0, keepdims=True) + 1.0) / 2.0
+            mean = ((times * target).sum(axis=0, keepdims=True) + 1.0) / 2.0
             null = np.log(mean) - np.log1p(-mean)
-        left, there = loss.value(scores, target).sum(), loss.value(null + 0 * target, target).sum()
-        return float(1.0 - left / there)
+        left = (times * loss.value(scores, target)).sum()
+        return float(1.0 - left / (times * loss.value(null + 0 * target, target)).sum())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         sorts = self._task == "classification"
         tags.estimator_type = "classifier" if sorts else "regressor"
+        tags.classifier_tags = ClassifierTags() if sorts else None
+        tags.regressor_tags = None if sorts else RegressorTags()
         tags.target_tags.required = True
         return tags

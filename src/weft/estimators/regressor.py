@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
 
 from weft.data.tile import Task
-from weft.estimators.base import Hybrid
+from weft.estimators.base import Hybrid, tiles_of
 
 
 @dataclass(eq=False, repr=False)
@@ -27,6 +29,14 @@ class HybridRegressor(RegressorMixin, Hybrid):
     @property
     def _named_loss(self) -> str:
         return self.loss
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """The share of the variance that is explained, R²; tiles bring their labels."""
+        tiles = tiles_of(X) if y is None else None
+        if tiles is None:
+            return float(super().score(X, y, sample_weight))
+        labels, scores = self._scored(tiles)
+        return float(r2_score(labels, self.model_.outcome(scores), sample_weight=sample_weight))
 
     def _publish(self, from_table: bool) -> None:
         self.coef_, self.intercept_ = self.model_.coef[0], float(self.model_.intercept[0])

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from weft.array_types import Floats
 from weft.errors import ConfigError, DataError
 from weft.losses import LOG_LINKED
+from weft.losses.probabilities import WITH_PROBABILITIES, class_probabilities
 from weft.storage.atomic_files import StorageError, load_arrays, save_arrays
 
 if TYPE_CHECKING:
@@ -151,12 +152,46 @@ class Model:
             return table if not centre.any() else np.nan_to_num(dense.toarray() - centre)
         return self._filled(table, place) - centre
 
-    def predict(self, table: Any) -> NDArray[Any]:
-        """Class values, or responses."""
-        return self.outcome(self.decision(table))
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether scores are those of probabilities of classes."""
+        return self.classes is not None and self.loss in WITH_PROBABILITIES
 
-    def outcome(self, scores: Floats) -> NDArray[Any]:
-        """Turn scores into class values (the larger score wins) or responses."""
+    def probabilities(self, scores: Floats) -> Floats:
+        """(samples × classes) probabilities, in the order of ``classes``, from scores.
+
+        Of more than two classes, each against the rest, they are normalised.
+        """
+        if not self.has_probabilities:
+            what = "responses" if self.classes is None else f"classes by the loss '{self.loss}'"
+            raise ConfigError(
+                f"this model predicts {what}, without probabilities; train with loss 'logistic' "
+                "(family 'binomial') to have them"
+            )
+        return class_probabilities(scores)
+
+    def predict_proba(self, table: Any) -> Floats:
+        """Probabilities of the classes for full rows, as :meth:`decision` takes them."""
+        return self.probabilities(self.decision(table))
+
+    def predict(self, table: Any, *, threshold: float | None = None) -> NDArray[Any]:
+        """Class values or responses for full rows; see :meth:`outcome`."""
+        return self.outcome(self.decision(table), threshold)
+
+    def outcome(self, scores: Floats, threshold: float | None = None) -> NDArray[Any]:
+        """Turn scores into class values (the larger score wins) or responses.
+
+        With a ``threshold``, the second of two classes wins from that probability on.
+        """
+        if threshold is not None:
+            if not 0 < threshold < 1:
+                raise ConfigError(
+                    f"the threshold is {threshold:g}; give a probability between 0 and 1"
+                )
+            chances = self.probabilities(scores)
+            if self.classes is None or len(self.classes) != 2:
+                raise ConfigError("a threshold is for two classes; leave it out")
+            return np.asarray(self.classes[(chances[:, 1] >= threshold).astype(int)])
         if self.classes is None:
             # Of losses from outside, whose code may not be here, a score is the response.
             return np.exp(scores[:, 0]) if self.loss in LOG_LINKED else scores[:, 0]

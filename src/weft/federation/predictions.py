@@ -24,12 +24,29 @@ class Predictions:
     ids: NDArray[Any]
     scores: Floats
 
-    def frame(self, *, with_scores: bool = True) -> pd.DataFrame:
-        """A table with id and prediction, and the score of every class if wished."""
+    def frame(
+        self,
+        *,
+        with_scores: bool = True,
+        with_probabilities: bool = False,
+        threshold: float | None = None,
+    ) -> pd.DataFrame:
+        """A table with id and prediction, and score and probability of every class if wished.
+
+        With a ``threshold``, the second of two classes is predicted from that probability on.
+        """
         import pandas as pd
 
         model, scores = self.model, self.scores
-        frame = pd.DataFrame({"id": self.ids, "prediction": model.outcome(scores)})
+        frame = pd.DataFrame({"id": self.ids, "prediction": model.outcome(scores, threshold)})
+        if with_probabilities and model.classes is not None:
+            for value, column in zip(
+                model.classes.tolist(), model.probabilities(scores).T, strict=True
+            ):
+                frame[f"probability {value}"] = column
+        elif with_probabilities:
+            # Says why there are none.
+            model.probabilities(scores)
         if with_scores and scores.shape[1] == 1:
             frame["score"] = scores[:, 0]
         elif with_scores and model.classes is not None:
