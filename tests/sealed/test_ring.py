@@ -6,10 +6,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import expit
 
 from covering import examples
 from weft.crypto.primitives.seeded_words import seeded_words
-from weft.solvers.sealed.digit_widths import LOSS_TERMS, Widths, alarm_bits, loss_digits
+from weft.solvers.sealed.curvature_series import CURVATURES
+from weft.solvers.sealed.digit_widths import (
+    LOSS_TERMS,
+    Widths,
+    alarm_bits,
+    bend_digits,
+    loss_digits,
+)
 from weft.solvers.sealed.masked_sine_kernels import (
     MOST_ROUNDED,
     SINE_ERROR,
@@ -167,9 +175,17 @@ def test_no_factor_is_too_large_to_be_rounded(series):
             widths = Widths(slope, 1)
             sizes += [series.odd * 2.0 ** widths.public(series)]
             sizes += [np.abs(fast) * 2.0 ** (digits.total - widths.dealt(series))]
-            sizes += [series.bends * 2.0 ** widths.public(series)]
             sizes += [2.0 ** widths.dealt(series)]
+        bends = CURVATURES[SERIES.index(series)]
+        sizes += [bends.factors * 2.0 ** bend_digits(rows, bends).public]
         assert max(np.max(size) for size in sizes) < MOST_ROUNDED
+
+
+def test_curvatures_are_off_by_no_more_than_is_said():
+    for series in CURVATURES:
+        scores = np.linspace(-series.reach, series.reach, 3001)
+        off = np.abs(series.at(scores) - expit(scores) * expit(-scores)).max()
+        assert off <= series.error < 5e-8
 
 
 def test_noise_is_even_in_its_whole_range_and_another_for_every_label():

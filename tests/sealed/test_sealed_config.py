@@ -63,7 +63,7 @@ def test_auto_takes_sealed_training_wherever_it_can_and_says_why_not():
     assert chosen.solver == "sealed"
     assert "five round trips" in reason
     for settings, changes, why in (
-        (kinked, {}, "for loss 'hinge'"),
+        (kinked, {}, "not 'hinge'"),
         (smooth, {"saves": True}, "keeps no checkpoints"),
         (smooth, {"warm": True}, "starts from no model"),
     ):

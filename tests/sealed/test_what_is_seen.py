@@ -139,7 +139,8 @@ def test_sums_of_curvatures_carry_noise_of_every_party(run):
     (sums,) = [found for party, label, found in opened if party == 0 and label.endswith("sums")]
     slopes = expit(held(block, CUTS["overlapping"]) @ weights(trained.model)[0])
     true, told = (slopes * (1 - slopes)).sum(), sums.view(np.int64)[0]
-    told = told * 2.0 ** -half_of(federation)._widths.slope
+    half = half_of(federation)
+    told = told * 2.0 ** -(half._bend_digits + half._cut_digits)
     assert 1e-3 < abs(told - true) < len(federation.parties)
 
 

@@ -24,7 +24,7 @@ LOSSES = ("logistic", "squared")
 def why_not_sealed(settings: Settings) -> str:
     """Why these settings cannot be trained sealed, in words; empty: they can."""
     if settings.loss not in LOSSES:
-        return f"its slope cannot be computed on shares for loss '{settings.loss}', use logistic"
+        return f"it has logistic and squared loss, not '{settings.loss}'"
     if settings.cipher == "plain":
         return "cipher 'plain' hides nothing, use 'pad'"
     if settings.coordinator_sees != "nothing":

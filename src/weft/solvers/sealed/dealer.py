@@ -14,6 +14,7 @@ import numpy as np
 
 from weft.array_types import Ints
 from weft.crypto.primitives.seeded_words import MARGIN, SeededStream, Words, seeded_words
+from weft.solvers.sealed.curvature_series import CurvatureSeries
 from weft.solvers.sealed.digit_widths import (
     LOSS_TERMS,
     POINT_BITS,
@@ -153,7 +154,7 @@ class Dealer:
         masks = self._all_cells()
         return self._sent(f"{serial} gram", cross_products(masks, masks))
 
-    def bends(self, serial: int, series: Series, digits: int) -> Words:
+    def bends(self, serial: int, series: CurvatureSeries, digits: int) -> Words:
         """Cosines and sines of the masks of one problem's scores: the share sent."""
         self._slopes = self._mask(f"{serial} bends", 1, self._table.n_rows)
         return self._waves(serial, [("bend", series.words, digits)])

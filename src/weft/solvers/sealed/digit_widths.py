@@ -14,6 +14,7 @@ import numpy as np
 
 from weft.array_types import Floats
 from weft.errors import ConfigError
+from weft.solvers.sealed.curvature_series import CurvatureSeries
 from weft.solvers.sealed.sine_series import SCORE_BITS, Series
 
 #: Binary digits of cells, and of weights: products of both have those of scores.
@@ -152,29 +153,60 @@ def gram_error(bounds: TableBounds, holders: int) -> float:
     return 2 * bounds.column_norm * off + off**2
 
 
-def bend_width(bounds: TableBounds, widths: Widths) -> int:
+@dataclass(frozen=True)
+class BendDigits:
+    """Binary digits of curvatures before they are cut: their sums do not wrap.
+
+    Attributes
+    ----------
+    total
+        Of a curvature.
+    dealt
+        Of dealt sines and cosines; factors from opened words have the rest.
+    """
+
+    total: int
+    dealt: int
+
+    @property
+    def public(self) -> int:
+        return self.total - self.dealt
+
+    def rounding(self, series: CurvatureSeries) -> float:
+        """The variance that dithered rounding gives a curvature."""
+        size = float(series.factors @ series.factors)
+        return (size * 4.0**-self.dealt + series.terms * 4.0**-self.public) / 4
+
+
+def bend_digits(rows: int, series: CurvatureSeries) -> BendDigits:
+    """Of curvatures of so many rows, see `Widths.dealt`."""
+    total = min(50, 61 - math.ceil(math.log2(rows + 1)))
+    apart = math.log2(series.terms / float(series.factors @ series.factors)) / 2
+    return BendDigits(total, round((total - apart) / 2))
+
+
+def bend_width(bounds: TableBounds) -> int:
     """Binary digits of curvatures with which Xᵀ diag(σ') X does not wrap."""
     largest = 0.26 * bounds.column_norm**2 + 1.0
-    width = min(widths.slope - 1, 61 - 2 * CELL_BITS - math.ceil(math.log2(largest)))
+    width = min(30, 61 - 2 * CELL_BITS - math.ceil(math.log2(largest)))
     if width < FEWEST_BENDS:
         raise ConfigError(_TOO_LARGE)
     return width
 
 
 def hessian_error(
-    bounds: TableBounds, widths: Widths, series: Series, columns: int, norm: float, holders: int
+    bounds: TableBounds, series: CurvatureSeries, columns: int, norm: float, holders: int
 ) -> float:
     """How far an entry of Xᵀ diag(σ'(z)) X may be off at released weights of that norm.
 
     What is cut off counts for every row, and rounding as in slopes; σ' bends by 0.1 at most.
     """
-    bends, terms = float(series.bends @ series.bends), series.terms
-    variance = (bends * 4.0 ** -widths.dealt(series) + terms * 4.0 ** -widths.public(series)) / 4
-    shaken = math.sqrt(2 * math.log(2 * bounds.rows / CHANCE) * variance)
-    cut = 1.5 * 2.0 ** -bend_width(bounds, widths)
+    digits, terms = bend_digits(bounds.rows, series), series.terms
+    shaken = math.sqrt(2 * math.log(2 * bounds.rows / CHANCE) * digits.rounding(series))
+    cut = 1.5 * 2.0 ** -bend_width(bounds)
     # No cell is off by more than half a unit at each holder, and no weight at all.
     moved = holders * math.sqrt(columns) * 2.0 ** -(CELL_BITS + 1) * norm
-    each = series.bend_error + 2 * terms * 2.0**-widths.slope + shaken + cut + 0.1 * moved
+    each = series.error + 2 * terms * 2.0**-digits.total + shaken + cut + 0.1 * moved
     return each * bounds.column_norm**2 + 0.25 * gram_error(bounds, holders)
 
 

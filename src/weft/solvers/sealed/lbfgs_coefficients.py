@@ -15,19 +15,18 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
 from weft.errors import ConfigError
-from weft.solvers.sealed.cut_bounds import Cut, CutBounds, Span
+from weft.solvers.sealed.certified_points import CertifiedPoints
+from weft.solvers.sealed.cut_bounds import Cut
 from weft.solvers.sealed.digit_widths import (
     MOST_SCORE,
     NOISE_RANGE,
     POINT_BITS,
     SLACK,
-    Errors,
     largest_noise,
     product_noise,
     slope_size,
 )
 from weft.solvers.sealed.sine_series import Series
-from weft.solvers.sealed.vector_products import VectorProducts
 
 #: Pairs of steps and changes of the gradient that a direction comes from.
 _MEMORY = 60
@@ -71,57 +70,24 @@ class Trial:
 
 
 @dataclass
-class Descent:
-    """One class on all samples or without a fold: where it stands, and what is proved.
+class Descent(CertifiedPoints):
+    """A problem, and how it goes on from point to point."""
 
-    P without a fold f is λ/2 ‖w‖² + 1/N_f Σ l; times N_f/N its sums are parts of all samples, as
-    bounds and errors are, and λ is smaller by as much.
-
-    Attributes
-    ----------
-    share
-        N_f/N, of samples trained on.
-    start
-        The loss at w = 0, in parts of all samples.
-    products
-        Inner products of all vectors; those know of a free intercept.
-    offset
-        No score is larger at w = 0.
-    primal, dual
-        Above P at the point, and below P*.
-    proof
-        P and D as they are certified, at the point with the smallest gap.
-    """
-
-    errors: Errors
-    squared: bool
-    lam: float
-    share: float
-    start: float
-    products: VectorProducts = field(default_factory=VectorProducts)
-    offset: float = 0.0
-    primal: float = math.inf
-    dual: float = 0.0
-    proof: tuple[float, float] = (math.inf, 0.0)
-    #: None: a vector that is no gradient.
-    _cuts: list[Cut | None] = field(default_factory=list)
     _pairs: list[tuple[Floats, Floats]] = field(default_factory=list)
-    _point: Floats = field(default_factory=lambda: np.zeros(0))
-    _gradient_vector: int = 0
-    _scores: float = 0.0
     _trial: Trial | None = None
+    #: No score is larger at the point, and the most that the guard can tell apart.
+    _scores: float = 0.0
     _longest: float = 1.0
-    _model: int = 0
-    #: Of a free intercept: where the best one can be, what that leaves of the gap and what all
-    #: other weights leave of it, and cuts since one was made for its sake.
-    _span: Span = field(default_factory=Span)
-    _open: tuple[float, float] = (0.0, 0.0)
+    #: Cuts since one was made for the sake of a free intercept.
     _since: int = 0
 
     def __post_init__(self) -> None:
-        self._cuts += [None] * self.products.first
-        self._gradient_vector = self._model = self.products.first
+        super().__post_init__()
         self._scores = self.offset
+
+    def turn(self, lam: float) -> None:
+        self._pairs.clear()
+        super().turn(lam)
 
     # ── vectors ───────────────────────────────────────────────────────────────────────────
 
@@ -148,30 +114,7 @@ class Descent:
         most = largest_noise(self.errors.widths, self.errors.columns)
         return np.full(self.products.count + 1, most)
 
-    @property
-    def vectors(self) -> int:
-        return self.products.count
-
-    def tilt(self, model: int, vector: int) -> float:
-        """The inner product of the point where a vector was made, and a vector."""
-        return self.products.dot(self._cut(model).point, self.products.unit(vector))
-
-    def _cut(self, number: int) -> Cut:
-        cut = self._cuts[number]
-        assert cut is not None
-        return cut
-
     # ── the next point ────────────────────────────────────────────────────────────────────
-
-    @property
-    def _gradient(self) -> Floats:
-        products = self.products
-        return products.unit(self._gradient_vector) + self.lam * products.held(self._point)
-
-    @property
-    def _labels(self) -> Floats:
-        """b_0, the first vector: what labels add to the slopes, the gradient at scores of zero."""
-        return self.products.unit(self.products.first)
 
     def _newton(self, q: Floats) -> Floats:
         """Hq, H the inverse Hessian by the two-loop recursion (Nocedal)."""
@@ -337,10 +280,6 @@ class Descent:
         """R from the mean of log 2cosh(z/2), less that of ½ y times offsets: labels add w·b_0."""
         return loss + self.products.dot(point, self._labels)
 
-    @property
-    def _value(self) -> float:
-        return self._cut(self._gradient_vector).value
-
     def _value_error(
         self, point: Floats, norm: float, series: Series | None, value: float
     ) -> float:
@@ -361,16 +300,6 @@ class Descent:
         self._point = np.zeros(1)
         self._cuts.append(Cut(start, error, np.zeros(1), 0.0, delta))
         self._prove()
-
-    def _take(self, row: Floats, bits: Ints) -> None:
-        """Inner products of a new vector with all before it, and with itself."""
-        error = np.array([self.errors.product(int(each)) for each in bits])
-        self.products.take(row, error)
-
-    def take_aside(self, row: Floats, bits: Ints) -> None:
-        """A vector that is no gradient of this problem."""
-        self._take(row, bits)
-        self._cuts.append(None)
 
     def accept(
         self, row: Floats, bits: Ints, loss: float, series: Series | None, scores: float
@@ -409,74 +338,6 @@ class Descent:
         self._point, self._gradient_vector = trial.point, count - 1
         self._scores = min(scores, self.offset + self.errors.bounds.row_norm * trial.norm)
         self._prove()
-
-    def _at_point(self, number: int) -> float:
-        cut = self._cut(number)
-        return cut.value + 0.5 * self.lam * self.products.held_dot(cut.point, cut.point)
-
-    # ── what is proved ────────────────────────────────────────────────────────────────────
-
-    @property
-    def model(self) -> int:
-        """The number of the vector whose point is the model."""
-        return self._model
-
-    @property
-    def model_norm(self) -> float:
-        """Above the norm of its weights."""
-        return self._cut(self._model).norm
-
-    @property
-    def gap(self) -> float:
-        """(P − D)/P, from above."""
-        primal, dual = self.proof
-        return max(0.0, primal - dual) / primal if primal > 0 else 0.0
-
-    def turn(self, lam: float) -> None:
-        """Go on with another λ: all cuts hold, bounds begin anew."""
-        lam *= self.share
-        self.lam, self.dual, self.proof = lam, 0.0, (math.inf, 0.0)
-        self._pairs.clear()
-        self._span = Span()
-        self._prove()
-
-    def _prove(self) -> None:
-        """P at the point from above, and the best bound of P* from below."""
-        cut, products = self._cut(self._gradient_vector), self.products
-        point = products.padded(cut.point)
-        square = products.held_dot(point, point)
-        doubt = cut.value_error + 0.5 * self.lam * products.held_error(point, point)
-        value = cut.value + 0.5 * self.lam * max(square, 0.0)
-        self.primal = value + doubt
-        bundle = CutBounds(products, self._cuts, self.lam, self.dual).lower(self._span)
-        slope = products.held_longest(self._gradient) + cut.vector_error
-        slope += self.lam * self.errors.weights
-        # P is λ-strongly convex: P − P* ≤ ‖∇P‖²/(2λ), but for a free intercept.
-        others = slope**2 / (2 * self.lam)
-        self._open = self._intercept_price(cut), others
-        most = sum(self._open)
-        self.dual = max(self.dual, value - doubt - most, bundle)
-        # That bound holds whatever P is: beside the least that P can be, its doubt counts once.
-        for proof in ((self.primal, self.dual), (value - doubt, value - doubt - most)):
-            if _relative_gap(proof) <= _relative_gap(self.proof):
-                self.proof, self._model = proof, self._gradient_vector
-
-    def _intercept_price(self, cut: Cut) -> float:
-        """How far P may be above P* because a free intercept is not the best one: s(β − β*)."""
-        products, span = self.products, self._span
-        if not products.free:
-            return 0.0
-        at, intercept = self._gradient_vector, products.intercept(cut.point)
-        entry = float(products.entries[at])
-        doubt = abs(entry) * products.intercept_error(cut.point)
-        off = cut.vector_error + float(products.entry_errors[at])
-        known = max(0.0, entry * intercept + span.price(entry))
-        return known + doubt + off * span.farthest(intercept)
-
-
-def _relative_gap(proof: tuple[float, float]) -> float:
-    primal, dual = proof
-    return (primal - dual) / primal if 0 < primal < math.inf else math.inf
 
 
 def factors_of(trials: list[Trial], vectors: int) -> NDArray[np.int64]:

@@ -22,7 +22,8 @@ from weft.protocol import Answer, Nothing, answers
 from weft.protocol.message import malformed
 from weft.solvers.base import MomentShare, MomentShares
 from weft.solvers.party_context import PartyContext
-from weft.solvers.sealed.digit_widths import CELL_BITS, FEWEST_BENDS, SUM_NOISE
+from weft.solvers.sealed.curvature_series import CURVATURES
+from weft.solvers.sealed.digit_widths import CELL_BITS, FEWEST_BENDS, SUM_NOISE, bend_digits
 from weft.solvers.sealed.masked_sine_kernels import add_cosines
 from weft.solvers.sealed.messages import (
     BENDS,
@@ -53,7 +54,6 @@ from weft.solvers.sealed.second_moment_guard import (
     too_decided,
 )
 from weft.solvers.sealed.second_moment_kernels import cross_products
-from weft.solvers.sealed.sine_series import SERIES
 from weft.solvers.sealed.table_positions import WholeTable
 from weft.solvers.settings import Settings
 
@@ -185,20 +185,22 @@ class SealedMomentsParty(SealedParty):
     def _bends(self, message: BendsRequest) -> BendsReply:
         """Shares of σ'(z) of one problem, in the digits of slopes, under masks."""
         opened = self._open(message.scores)
-        slope = self._widths.slope
-        if self._kept is None or not 0 <= message.series < len(SERIES):
+        if self._kept is None or not 0 <= message.series < len(CURVATURES):
             raise malformed("series", "has no curvature at a model that was kept")
-        if not FEWEST_BENDS <= message.width < slope:
+        series = CURVATURES[message.series]
+        digits = bend_digits(self._whole.n_rows, series)
+        if not FEWEST_BENDS <= message.width < digits.total:
             raise malformed("width", "is not one that curvatures can have")
-        series = SERIES[message.series]
-        self._bend_digits, self._cut_digits = message.width, slope - message.width
+        self._bend_digits, self._cut_digits = message.width, digits.total - message.width
         dealt = self._dealt(message.dealt)
         shares = np.zeros(opened.shape, np.uint64)
-        factors = series.bends * 2.0 ** self._widths.public(series)
+        if self._first:
+            shares += np.uint64(round(series.level * 2.0**digits.total))
+        factors = series.factors * 2.0**digits.public
         for at, seed, words in self._blocks(opened.shape, "bend", series.terms, dealt):
             add_cosines(opened[at], series.words, factors, seed, words, shares[at])
         dealt.end()
-        self._sums_label, self._bend_error = f"{self._label()} sums", series.bend_error
+        self._sums_label, self._bend_error = f"{self._label()} sums", series.error
         return BendsReply(
             bends=self._hide(shares + self._mask("bends", *shares.shape)),
             sums=self._pads.put_on(self._bend_sums(shares[0]), self._sums_label),
@@ -207,7 +209,7 @@ class SealedMomentsParty(SealedParty):
     def _bend_sums(self, shares: Words) -> Words:
         """Shares of Σσ'(z) over groups of rows, with noise that even the dealer does not know."""
         groups = row_groups(self._whole)
-        bits = self._widths.slope + SUM_NOISE
+        bits = self._bend_digits + self._cut_digits + SUM_NOISE
         drawn = noise(self._own_seed, f"{self._serial} sums", [bits] * len(groups))[:, 0]
         sums: Words = drawn + np.array([shares[rows].sum() for rows in groups], np.uint64)
         return sums
@@ -233,7 +235,7 @@ class SealedMomentsParty(SealedParty):
         groups = row_groups(self._whole)
         sums = self._pads.take_off(told, len(groups), self._sums_label).view(np.int64)
         least = [
-            value * 2.0**-self._widths.slope - len(rows) * self._bend_error
+            value * 2.0 ** -(self._bend_digits + self._cut_digits) - len(rows) * self._bend_error
             for value, rows in zip(sums.tolist(), groups, strict=True)
         ]
         return too_decided(self._view, self._whole, least, self._context.min_batch)

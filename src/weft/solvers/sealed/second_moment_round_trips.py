@@ -9,8 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.solvers.sealed.coordinator_round_trips import SealedExchange
+from weft.solvers.sealed.curvature_series import CURVATURES
 from weft.solvers.sealed.dealer import Dealer
-from weft.solvers.sealed.digit_widths import Errors, bend_width, gram_error, hessian_error
+from weft.solvers.sealed.digit_widths import (
+    Errors,
+    bend_digits,
+    bend_width,
+    gram_error,
+    hessian_error,
+)
 from weft.solvers.sealed.fold_rows import FoldSizes
 from weft.solvers.sealed.messages import (
     BENDS,
@@ -29,7 +36,6 @@ from weft.solvers.sealed.messages import (
     ScoresRequest,
     WeightsRequest,
 )
-from weft.solvers.sealed.sine_series import SERIES
 from weft.solvers.settings import Settings
 
 _KEPT_BACK = (
@@ -46,7 +52,7 @@ class MomentExchange(SealedExchange):
         if self._settings.second_moments:
             # What does not fit is refused now, not after hours of training.
             gram_error(errors.bounds, self._cell_holders)
-            bend_width(errors.bounds, errors.widths)
+            bend_width(errors.bounds)
         return dealer, errors, folds
 
     def moments(self, settings: Settings, number: int, norms: Sequence[float], level: int) -> None:
@@ -105,11 +111,11 @@ class MomentExchange(SealedExchange):
 
         Returns whether there is one: a party may keep it back.
         """
-        bounds, widths, series = self.errors.bounds, self.errors.widths, SERIES[level]
+        bounds, series = self.errors.bounds, CURVATURES[level]
         columns, holders = self._table.n_columns, self._cell_holders
-        error = hessian_error(bounds, widths, series, columns, norm, holders)
-        width, dealer = bend_width(bounds, widths), self._dealer
-        sent = self._deal(lambda: dealer.bends(self._serial + 1, series, widths.dealt(series)))
+        error = hessian_error(bounds, series, columns, norm, holders)
+        width, dealer, digits = bend_width(bounds), self._dealer, bend_digits(bounds.rows, series)
+        sent = self._deal(lambda: dealer.bends(self._serial + 1, series, digits.dealt))
         bends = self._ask(
             BENDS,
             lambda p, n: BendsRequest(
@@ -124,7 +130,7 @@ class MomentExchange(SealedExchange):
         self._add(bends, "sums")
         sums = self._total
         self._add(bends, "bends")
-        low = self._deal(lambda: dealer.weights(self._serial + 1, widths.slope - width))
+        low = self._deal(lambda: dealer.weights(self._serial + 1, digits.total - width))
         weights = self._ask(
             WEIGHTS,
             lambda p, n: WeightsRequest(

@@ -68,20 +68,6 @@ class Series:
         return -self.odd / self.frequencies
 
     @cached_property
-    def bends(self) -> Floats:
-        """Factors of cosines: the curvature σ'(z) is Σ b_k ω_k cos(ω_k z)."""
-        return self.odd * self.frequencies
-
-    @cached_property
-    def bend_error(self) -> float:
-        """How far the curvature may be off, for any score in reach."""
-        z = self._grid
-        true = expit(z) * expit(-z)
-        off = np.abs(np.cos(np.outer(z, self.frequencies)) @ self.bends - true).max()
-        between = self._between(float(np.abs(self.bends) @ self.frequencies**2) + 0.13)
-        return float(off + between) + _rounding(self.bends)
-
-    @cached_property
     def level(self) -> float:
         """The middle of what the cosines leave of the loss."""
         left = self._loss_left
