@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.special import expit
-from sealed_runs import COLUMNS, CUTS, cut, held, optimum, table, train, weights
+from sealed_runs import COLUMNS, CUTS, NAMES, cut, held, optimum, table, train, weights
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from covering import every_pair
@@ -115,6 +115,25 @@ def test_classes_paths_and_folds_have_free_intercepts_each():
     lam = trained.result.stages[trained.result.model_iteration].lam
     for number in range(3):
         judged(trained, block, np.where(labels == number, 1.0, -1.0), lam, "logistic", number)
+
+
+def test_standard_errors_are_those_of_newtons_method():
+    block, labels = uneven("logistic")
+    lam, x = 3e-2, np.c_[block, np.ones(len(block))]
+    tiles = cut(block, labels, CUTS["vertical"])
+    _, trained = train(tiles, lam=lam, free=True, gap=1e-5, second_moments=("hessian",))
+    held_back, w = np.diag([lam] * COLUMNS + [0.0]), np.zeros(COLUMNS + 1)
+    for _ in range(40):
+        p = expit(x @ w)
+        hessian = x.T @ (x * (p * (1 - p))[:, None]) / len(x)
+        w -= np.linalg.solve(hessian + held_back, x.T @ (p - labels) / len(x) + held_back @ w)
+    errors = np.sqrt(np.diag(np.linalg.inv(len(x) * hessian)))
+    moments = trained.second_moments
+    order = [list(moments.names).index(name) for name in NAMES] + [COLUMNS]
+    found = moments.hessian[0][np.ix_(order, order)]
+    np.testing.assert_allclose(np.sqrt(np.diag(np.linalg.inv(len(x) * found))), errors, rtol=5e-4)
+    ours = np.append(weights(trained.model), trained.model.intercept)
+    assert np.abs((ours - w) / errors).max() < 1e-3
 
 
 # ── what is told ──────────────────────────────────────────────────────────────────────────

@@ -98,7 +98,10 @@ SEALED = Algorithm(
     guarantee="the optimum, certified",
     trips="5, and 3 for every point that is tried again",
     reference="fixed-operand products as in SecureML; sine series as Boura et al. 2018; ours",
-    coordinator_sees="ciphertexts; noisy losses and inner products of gradients; bounds of norms",
+    coordinator_sees=(
+        "ciphertexts; noisy losses and inner products of gradients, means of slopes where the "
+        "intercept is free; bounds of norms"
+    ),
     parties_see="uniform words; the model, where they get it",
     check=_check,
     forecast=_forecast,

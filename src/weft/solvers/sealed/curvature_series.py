@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import Context, Decimal, localcontext
 from functools import cached_property
 
 import numpy as np
@@ -21,6 +22,7 @@ from weft.solvers.sealed.sine_series import SCORE_BITS, SERIES
 
 #: Scores that copies are away at least, and the frequency up to which there are terms.
 _APART, _HIGHEST = 18.0, 6.3
+_PI = Decimal("3.1415926535897932384626433832795028841971693993751")
 _GRID = 1 << (64 - SCORE_BITS)
 
 
@@ -51,10 +53,14 @@ class CurvatureSeries:
 
     @cached_property
     def factors(self) -> Floats:
-        """Of cosines."""
-        angle = np.pi * self._frequencies
-        found: Floats = 2.0 * self.level * angle / np.sinh(angle)
-        return found
+        """Of cosines: the same bits on every machine, since all parties must round alike."""
+        with localcontext(Context(prec=40)):
+            step = 2 * _PI * _PI * self._multiple / _GRID
+            angles = [step * k for k in range(1, self.terms + 1)]
+            twice_sinh = [angle.exp() - (-angle).exp() for angle in angles]
+            level = Decimal(self._multiple) / _GRID
+            pairs = zip(angles, twice_sinh, strict=True)
+            return np.array([float(4 * level * angle / sinh) for angle, sinh in pairs])
 
     @cached_property
     def error(self) -> float:
@@ -68,12 +74,8 @@ class CurvatureSeries:
 
     def at(self, scores: Floats) -> Floats:
         """The sum itself."""
-        found: Floats = self.level + np.cos(np.outer(scores, self._frequencies)) @ self.factors
-        return found
-
-    @property
-    def _frequencies(self) -> Floats:
-        return np.arange(1, self.terms + 1) * (2.0 * np.pi * self.level)
+        frequencies = np.arange(1, self.terms + 1) * (2.0 * np.pi * self.level)
+        return np.asarray(self.level + np.cos(np.outer(scores, frequencies)) @ self.factors)
 
 
 #: By level, as the series for slopes.
