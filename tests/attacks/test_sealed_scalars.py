@@ -56,7 +56,7 @@ def gradients_by_a_lattice(monkeypatch):
 
 def test_exact_inner_products_give_all_gradients_and_noisy_ones_none(monkeypatch, record):
     with monkeypatch.context() as patch:
-        patch.setattr(party, "noise", lambda seed, label, bits, count: np.zeros((count, 2), "u8"))
+        patch.setattr(party, "noise", lambda seed, label, bits: np.zeros((len(bits), 2), "u8"))
         found, truth = gradients_by_a_lattice(patch)
     assert found is not None
     for one, other in zip(found, truth, strict=True):
