@@ -60,7 +60,7 @@ def test_check_says_that_nothing_but_sizes_scalars_and_the_model_is_seen(told):
 
 def test_auto_names_its_choice_its_reason_and_its_price(told):
     smooth = told("check", "config.toml")
-    assert "mode: sealed, since the loss is smooth and everyone takes part" in smooth
+    assert "mode: sealed, since the loss is smooth: nobody sees a score" in smooth
     assert "the price is five round trips a gradient" in smooth
     kinks = told("check", "config.toml", loss="hinge")
     assert "mode: sums, since sealed training does not do this" in kinks
