@@ -82,10 +82,10 @@ def test_tokens_find_what_the_sizes_themselves_would(one, other):
     }
     power = powers_apart(one, other)
     if not power:
-        check_units(told)
+        check_units(told, {"north": 2, "south": 2})
         return
     with pytest.raises(OtherUnits) as caught:
-        check_units(told)
+        check_units(told, {"north": 2, "south": 2})
     assert caught.value.powers == [power]
     assert [len(places) for places in caught.value.places.values()] == [1, 1]
 
@@ -154,4 +154,4 @@ def test_tokens_that_do_not_fit_are_refused():
     short = UnitTokens(here=whole.here, elsewhere=whole.elsewhere[1:])
     for wrong in (None, short):
         with pytest.raises(ProtocolError, match="party south sent"):
-            check_units({"north": whole, "south": wrong})
+            check_units({"north": whole, "south": wrong}, {"north": 1, "south": 1})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 
@@ -12,7 +13,7 @@ from member_sites import MemberSites
 from toys import MemoryTransport
 
 from weft.cli.network_check import show_check
-from weft.crypto.keys import ephemeral_keys, new_keys
+from weft.crypto.keys import ephemeral_keys, load_all, new_keys
 from weft.data import Tile
 from weft.data.columns.column_rules import ColumnRule, encode_rules
 from weft.errors import ConfigError, WeftError
@@ -23,7 +24,7 @@ from weft.network.check_job import read_check
 from weft.network.envelope import Work
 from weft.network.run_description import CheckTask
 from weft.network.site_member import load_member
-from weft.privacy.agreement import Limits
+from weft.privacy.agreement import Limits, SitePolicy
 from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import Nothing
 from weft.solvers.settings import Settings
@@ -139,9 +140,9 @@ def rewritten(begin="n", factor=1.0):
 @pytest.mark.parametrize(
     ("held", "slip", "words"),
     [
-        (rewritten(begin="N-"), "ids", "at least 40 ids of north and south differ only in"),
-        (rewritten(begin=""), "ids", "at least 40 ids of north would occur at south too, without"),
-        (rewritten(begin="s"), "ids", "at least 40 ids of south and west would meet without what"),
+        (rewritten(begin="N-"), "ids", "at least 10 ids of north and south differ only in"),
+        (rewritten(begin=""), "ids", "at least 10 ids of north would occur at south too, without"),
+        (rewritten(begin="s"), "ids", "at least 10 ids of south and west would meet without what"),
         (rewritten(factor=100.0), "units", "1 column(s) of south are about 100 times as large"),
     ],
 )  # fmt: skip
@@ -161,6 +162,47 @@ def test_near_misses_are_told_with_counts_before_training(
     asked = task(preprocessing=how)
     sites = MemberSites(tmp_path / "again", keys, held, terms=TERMS)
     assert read_check(sites.ask(asked))["doubts"] == []
+
+
+def test_no_min_batch_of_a_submitter_counts_the_values_of_a_column(tmp_path, keys):
+    """Before, the doubt was gone from one more than the number of values on: 35 of 44 here."""
+    held = rewritten(factor=100.0)
+    held["south"][0].block[35:, 2] = np.nan
+    said = []
+    for least in (1, 35, 36):
+        asked = task(
+            preprocessing=Preprocessing(scaling="standard", missing="mean"),
+            terms=msgspec.structs.replace(OPEN, min_batch=least),
+        )
+        sites = MemberSites(tmp_path / str(least), keys, held, terms=OPEN)
+        said.append(read_check(sites.ask(asked))["doubts"])
+    assert "100 times as large" in said[0][0]
+    assert said[0] == said[1] == said[2]
+
+
+def test_a_submitter_finds_the_name_of_a_column_in_other_units_by_declaring_it(tmp_path):
+    """What is left: a declared column is not compared, so that its doubt is gone."""
+    both, rng = ("north", "south"), np.random.default_rng(0)
+    new_keys(tmp_path / "keys", both)
+    sites = MemberSites(tmp_path, load_all(tmp_path / "keys", both))
+    for name, factor in zip(both, (1, 1000), strict=True):
+        cells = rng.normal(70, 9, size=(30, 2)) * (factor, 1)
+        rows = [f"{name}{i},{a:.2f},{b:.2f},{i % 2}" for i, (a, b) in enumerate(cells)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["id,weight,age,y", *rows]))
+        member = load_member(
+            name, [tmp_path / f"{name}.csv"], id_column="id", label="y", keys=tmp_path / "keys",
+            ledger=Ledger(tmp_path / f"ledger-{name}"),
+        )  # fmt: skip
+        policy = SitePolicy(OPEN, Limits(kinds=("check",)))
+        sites.members[name] = dataclasses.replace(member, policy=policy)
+    doubts = {}
+    for column in ("weight", "age"):
+        rules = encode_rules({column: ColumnRule(clip=(0, 1e6))})
+        sites.folder = tmp_path / column
+        found = read_check(sites.ask(task(parties=both, columns=rules)))
+        doubts[column] = "".join(found["doubts"])
+    assert "1000 times as large" in doubts["age"]
+    assert doubts["weight"] == ""
 
 
 def test_labels_in_other_words_stop_before_any_token(tmp_path, keys):

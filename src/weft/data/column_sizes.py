@@ -11,13 +11,14 @@ from weft.data.tile import Tile
 #: Values that a column must have before its size says anything.
 FEWEST = 20
 
-#: Median and distance of the quartiles of the absolute values.
+#: Median and distance of the quartiles of the absolute values, zeros aside.
 ColumnSize = tuple[float, float]
 
 
 def column_sizes(tiles: Sequence[Tile], least: int = FEWEST) -> dict[str, ColumnSize]:
     """Sizes of the columns that have ``least`` values, and not the same over and over.
 
+    Zeros are zeros in any unit, and may stand for blank cells: they are no values here.
     Of a column in several tiles, that of the tile with most values; columns of sparse tiles have
     none.
     """
@@ -26,10 +27,10 @@ def column_sizes(tiles: Sequence[Tile], least: int = FEWEST) -> dict[str, Column
         if not isinstance(tile.block, np.ndarray):
             continue
         for name, column in zip(tile.features.tolist(), tile.block.T, strict=True):
-            values = np.abs(column[~np.isnan(column)])
+            values = np.abs(column[~np.isnan(column) & (column != 0)])
             if len(values) < max(least, found[name][0] + 1 if name in found else 0):
                 continue
             low, middle, high = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
-            if middle > 0 and high > low:
+            if high > low:
                 found[name] = len(values), (middle, high - low)
     return {name: size for name, (_, size) in found.items()}

@@ -254,7 +254,9 @@ class Party:
             draws=draws,
             later=self._columns.declares,
         )
-        self._units = UnitsParty(name, self._found, self._keyring, self._terms.min_batch)
+        # Under a submitter's own, growing terms a column would tell how many values it has.
+        least = self._consent.own_terms.min_batch
+        self._units = UnitsParty(name, self._found, self._keyring, least)
         self._transcript = Transcript() if signs_transcript else None
         self._noise: NoisyRelease | None = None
         self._rare = RareParty(

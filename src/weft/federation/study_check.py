@@ -170,7 +170,7 @@ def check_study(
     refusals += objections
     if "units" not in preprocessing.confirmed:
         try:
-            check_units(units)
+            check_units(units, holdings.shared_features)
         except OtherUnits as doubt:
             doubts.append(doubt)
     _tell_owners(channel, doubts)

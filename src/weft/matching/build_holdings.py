@@ -99,9 +99,11 @@ def build_holdings(
     )
     if "ids" not in confirmed:
         sizes = {p: len(h.loose) for p, h in zip(parties, holdings, strict=True)}
-        look(lambda: check_ids(mismatches, sizes))
+        least = terms.min_batch
+        look(lambda: check_ids(mismatches, sizes, least=least))
         known = [PrefixedIds(np.concatenate(h.rows), h.loose, h.bare, h.similar) for h in holdings]
-        look(lambda: check_prefixes(parties, known, separate=confirm_separate_ids))
+        separate = confirm_separate_ids
+        look(lambda: check_prefixes(parties, known, separate=separate, least=least))
     tile_party = np.repeat(np.arange(len(parties)), [len(h.rows) for h in holdings])
     rows = build_axis(
         [t for h in holdings for t in h.rows],

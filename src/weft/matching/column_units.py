@@ -4,7 +4,8 @@ Median and spread of a column are put on a grid of three steps per power of ten,
 half a step further: so sizes within half a step of each other meet on one of the four grids, and
 sizes a whole step apart on none. A holder tells keyed hashes of its places on the grids, and of the
 places that its column would have in other units. Where one of the latter is another holder's place,
-the two are about a power of ten apart, in median and spread alike.
+and the other way round, the two are about a power of ten apart, in median and spread alike. One way
+would let a party tell guesses of others' sizes in the place of its own.
 
 A hash is of the column's name too, so that only holders of a column have hashes that meet. Columns
 without a size have hashes that meet none, and look like all others.
@@ -118,15 +119,21 @@ class OtherUnits(DataError):
         )
 
 
-def check_units(told: Mapping[str, UnitTokens | None]) -> None:
+def check_units(told: Mapping[str, UnitTokens | None], columns: Mapping[str, int]) -> None:
     """Refuse columns of two parties that are a power of ten apart.
 
-    ``told`` has what every party said, in the order of parties.
+    Parameters
+    ----------
+    told
+        What every party said, in the order of parties.
+    columns
+        How many columns each shares with others.
     """
     parties = list(told)
-    here, elsewhere = zip(*(_cut(party, told[party]) for party in parties), strict=True)
+    cut = (_cut(party, told[party], columns[party]) for party in parties)
+    here, elsewhere = zip(*cut, strict=True)
     owner = np.repeat(np.arange(len(parties)), [part.size for part in here])
-    row = np.concatenate([np.arange(part.size) // len(GRIDS) for part in here])
+    at = np.concatenate([np.arange(part.size) for part in here])
     every = np.concatenate([part.ravel() for part in here])
     order = np.argsort(every, kind="stable")
     every = every[order]
@@ -137,25 +144,35 @@ def check_units(told: Mapping[str, UnitTokens | None]) -> None:
             token = part[column, shift]
             first, end = (int(np.searchsorted(every, token, side)) for side in ("left", "right"))
             for entry in order[first:end].tolist():
-                if (other := int(owner[entry])) > number:
+                other, (row, grid) = int(owner[entry]), divmod(int(at[entry]), len(GRIDS))
+                if other <= number or shift % len(GRIDS) != grid:
+                    continue
+                if elsewhere[other][row, _opposite(shift)] == here[number][column, grid]:
                     power = POWERS[shift // len(GRIDS)]
-                    found.setdefault((number, other), {})[column, int(row[entry])] = power
+                    found.setdefault((number, other), {})[column, row] = power
     if not found:
         return
     one, other = min(found)
     pairs = found[one, other]
-    at = {
+    whose = {
         parties[one]: np.array(sorted(mine for mine, _ in pairs), np.int64),
         parties[other]: np.array(sorted(theirs for _, theirs in pairs), np.int64),
     }
-    raise OtherUnits((parties[one], parties[other]), at, list(pairs.values()))
+    raise OtherUnits((parties[one], parties[other]), whose, list(pairs.values()))
 
 
-def _cut(party: str, told: UnitTokens | None) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+def _opposite(shift: int) -> int:
+    """Where among a column's tokens the same grid is under the opposite power."""
+    power, grid = divmod(shift, len(GRIDS))
+    return (len(POWERS) - 1 - power) * len(GRIDS) + grid
+
+
+def _cut(
+    party: str, told: UnitTokens | None, columns: int
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     width = len(GRIDS)
-    if told is None or len(told.here) % width:
+    if told is None:
         raise ProtocolError(f"party {party} sent no tokens of its columns' sizes")
-    columns = len(told.here) // width
-    if len(told.elsewhere) != columns * width * len(POWERS):
-        raise ProtocolError(f"party {party} sent tokens of sizes that do not fit each other")
+    if (len(told.here), len(told.elsewhere)) != (columns * width, columns * width * len(POWERS)):
+        raise ProtocolError(f"party {party} sent tokens of sizes that do not fit its columns")
     return told.here.reshape(columns, width), told.elsewhere.reshape(columns, width * len(POWERS))

@@ -18,6 +18,7 @@ from weft.matching.cohort_seed_delivery import add_tags, deliver, plan_seeds
 from weft.matching.column_units import OtherUnits, check_units
 from weft.matching.confirmed_count import add_told
 from weft.matching.holding_map import HoldingMap, Overlap
+from weft.matching.id_normalization import MOST_BARE
 from weft.matching.messages import (
     CONFLICT,
     KEYS,
@@ -130,7 +131,8 @@ def meet(
     replies = channel.ask(VIEW, views).insist("seating")
     if compare_units:
         try:
-            check_units({party: replies[party].units for party in parties})
+            told_units = {party: replies[party].units for party in parties}
+            check_units(told_units, holdings.shared_features)
         except OtherUnits as units:
             raise DataError(name_units(channel, units), told=units.told) from None
     adder.meet(parties, _key(replies), replies[parties[0]].shared_public or b"")
@@ -231,13 +233,16 @@ def _holding(party: str, reply: TokensReply) -> Holding:
     if not inside or len(places) != len(reply.loose):
         raise ProtocolError(f"party {party} sent loose forms of other rows than its own")
     loose[places] = reply.loose
+    bare = reply.bare
+    if len(bare) > min(len(rows), MOST_BARE) or (bare[1:] <= bare[:-1]).any():
+        raise ProtocolError(f"party {party} sent ids without their beginning that are not its own")
     return Holding(
         rows=_cut(party, rows, reply.row_counts),
         columns=_cut(party, reply.columns, reply.column_counts),
         labelled=_cut(party, reply.labelled, reply.row_counts),
         labels=_cut(party, reply.labels, reply.row_counts),
         loose=loose,
-        bare=reply.bare,
+        bare=bare,
         similar=_of_columns(party, reply),
     )
 

@@ -144,6 +144,16 @@ class HoldingMap:
         return count - int(party in self.bias_owner)
 
     @cached_property
+    def shared_features(self) -> dict[str, int]:
+        """Per party, how many of its columns others hold too, the constant column aside."""
+        owners = np.unique(self.bias_owner)
+        constant = owners if self.bias_slot >= 0 and len(owners) > 1 else ()
+        return {
+            name: self.columns.n_shared_of(number) - int(number in constant)
+            for number, name in enumerate(self.parties)
+        }
+
+    @cached_property
     def exposed(self) -> NDArray[np.bool_]:
         """Per row cohort, whether a guard must count its changes."""
         if self.sealed or self.terms.min_batch == 1:

@@ -118,10 +118,10 @@ def _places(tiles: Sequence[Tokens], wanted: set[int]) -> NDArray[np.int64]:
     return np.array(found, np.int64).reshape(-1, 2)
 
 
-def check_ids(mismatches: Mismatches, sizes: Mapping[str, int]) -> None:
-    """Refuse two parties with many ids that agree in their loose form only."""
+def check_ids(mismatches: Mismatches, sizes: Mapping[str, int], *, least: int) -> None:
+    """Refuse two parties with many ids, ``least`` or more, that agree in their loose form only."""
     for one, other, count in mismatches:
-        if count > TOLERATED * min(sizes[one], sizes[other]):
+        if count >= least and count > TOLERATED * min(sizes[one], sizes[other]):
             raise TwoWritings(
                 f"{{}} of {one} and {other} differ only in punctuation, blanks, accents or leading "
                 "zeros, and would count as different samples; write them in one way (id_width or "
@@ -151,14 +151,11 @@ class TwoWritings(DataError):
     def in_a_check(self, least: int) -> str:
         """The same for whoever may know sizes of groups of ``least`` samples.
 
-        Rounded down to two digits, and to a power of ten that is no less: an exact number, less the
-        sizes of groups once ids meet, would tell those of smaller groups. Powers of ten are within
-        each other, so that no two numbers under two terms tell more than the finer one.
+        Rounded down to a power of ten that is no less: an exact number, or its first digits, less
+        the sizes of groups once ids meet, would tell those of smaller groups.
         """
-        digits = len(str(least - 1)) if least > 1 else 0
-        unit = 10 ** max(len(str(self._count)) - 2, digits)
-        told = self._count // unit * unit
-        return self._sentence.format(f"at least {told} ids" if told else "ids")
+        told = 10 ** (len(str(self._count)) - 1)
+        return self._sentence.format(f"at least {told} ids" if told >= least else "ids")
 
 
 @dataclass(frozen=True)
@@ -178,12 +175,15 @@ class PrefixedIds:
         return len(np.unique(self.exact)) / len(self.bare)
 
 
-def check_prefixes(parties: Sequence[str], held: Sequence[PrefixedIds], *, separate: bool) -> None:
+def check_prefixes(
+    parties: Sequence[str], held: Sequence[PrefixedIds], *, separate: bool, least: int
+) -> None:
     """Refuse ids that would meet without what all of a party's begin with.
 
     One party may write more before its ids than another, or, where two have no column in common,
     each something of its own: else they are of other samples, it may be, under letters of their
-    own. ``separate``: ids of parties with other columns need not meet.
+    own. ``separate``: ids of parties with other columns need not meet. ``least``: fewer may not be
+    told of.
     """
     everywhere = np.concatenate([party.loose for party in held])
     begins = [k for k, party in enumerate(held) if len(party.bare)]
@@ -191,7 +191,7 @@ def check_prefixes(parties: Sequence[str], held: Sequence[PrefixedIds], *, separ
         if not np.isin(held[k].bare, everywhere).any():
             continue
         for j in range(len(held)):
-            met = _met(held[k].bare, held[j].loose) * held[k].per_bare
+            met = _met(held[k].bare, held[j].loose, least) * held[k].per_bare
             if j != k and _counts(met, held[k], held[j]):
                 raise _prefixed(parties[k], parties[j], round(met), both=False)
     if separate:
@@ -199,13 +199,15 @@ def check_prefixes(parties: Sequence[str], held: Sequence[PrefixedIds], *, separ
     for k, j in combinations(begins, 2):
         if np.isin(held[k].columns, held[j].columns).any():
             continue
-        met = _met(held[k].bare, held[j].bare) * max(held[k].per_bare, held[j].per_bare)
+        met = _met(held[k].bare, held[j].bare, least) * max(held[k].per_bare, held[j].per_bare)
         if _counts(met, held[k], held[j]):
             raise _prefixed(parties[k], parties[j], round(met), both=True)
 
 
-def _met(bare: Tokens, other: Tokens) -> int:
-    return int(np.isin(bare, other).sum())
+def _met(bare: Tokens, other: Tokens, least: int) -> int:
+    """How many of the ids that are compared would meet, none for fewer than ``least``."""
+    met = int(np.isin(bare, other).sum())
+    return met if met >= least else 0
 
 
 def _counts(met: float, one: PrefixedIds, other: PrefixedIds) -> bool:
