@@ -13,6 +13,9 @@ from weft.errors import ConfigError, WeftError
 from weft.estimators import HybridGLM
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
+from weft.privacy.ledger.expected_exposure import outlook
+from weft.privacy.ledger.exposure_text import paragraphs
+from weft.report.results_folder import write_results
 from weft.solvers.sealed import coordinator_round_trips
 from weft.solvers.settings import Settings
 
@@ -200,3 +203,15 @@ def test_a_family_trains_sealed():
     )
     assert model.solver_ == "sealed"
     assert model.gap_ <= 1e-3
+
+
+def test_a_check_and_a_report_say_that_the_coordinator_learns_it(tmp_path):
+    block, labels = uneven("logistic")
+    _, trained = train(cut(block, labels, CUTS["vertical"]), free=True, gap=0.1)
+    write_results(tmp_path, trained, trained.settings, name="a run")
+    report = " ".join((tmp_path / "report.html").read_text().split())
+    assert "the coordinator saw the mean of all slopes at every step" in report
+    look = outlook(trained.holdings, trained.settings, Terms(), classes=2, mean_square=1.0)
+    told = " ".join(line.strip() for line in paragraphs(look))
+    assert "the mean of all slopes at every step" in told
+    assert "no other weight of the model" in told

@@ -301,7 +301,14 @@ def _rest_sealed(look: Outlook) -> list[str]:
     return said
 
 
+_FREE_INTERCEPT = (
+    "the mean of all slopes at every step, and so the intercept of the model and the shares of the "
+    "classes, since the intercept has no penalty"
+)
+
+
 def _coordinator_sealed(look: Outlook) -> list[str]:
+    weight = "no other weight" if look.free_intercept else "no weight"
     return [
         _who_holds(look),
         "bounds of the whole table (the largest norm of a row and sum of a column, norms of all), "
@@ -309,7 +316,8 @@ def _coordinator_sealed(look: Outlook) -> list[str]:
         "the mean loss at every point that is tried, also of what each fold leaves out, and inner "
         "products of gradients, with noise: how good the model is, and how much columns vary "
         "together, but no gradient",
-        "no weight of the model, no sum over samples or columns",
+        *([_FREE_INTERCEPT] if look.free_intercept else []),
+        f"{weight} of the model, no sum over samples or columns",
         "it deals the masks: TOGETHER WITH A PARTY, or by dealing falsely, it could compute all "
         "cells, so whoever runs it must do neither",
     ]
@@ -339,10 +347,7 @@ def _coordinator(look: Outlook) -> list[str]:
     if look.counts_classes:
         said.append("how many samples each class has (class_weight = 'balanced')")
     if look.free_intercept:
-        said.append(
-            "the mean of all slopes at every step, and so the intercept of the model and the "
-            "shares of the classes, since the intercept has no penalty"
-        )
+        said.append(_FREE_INTERCEPT)
     weight = "no other weight" if look.free_intercept else "no weight"
     shown = {
         "nothing": f"{weight} of the model, no sum over samples or columns",

@@ -86,8 +86,8 @@ def _sentences(source: Source) -> list[str]:
         said = [_SEALED]
     else:
         said = [_hidden(settings["cipher"], settings["coordinator_sees"])]
-        if settings.get("penalize_intercept") is False:
-            said.append(_FREE)
+    if settings.get("penalize_intercept") is False:
+        said.append(_FREE)
     if settings.get("second_moments"):
         said.append(_MOMENTS)
     readers = source.summary["federation"].get("recipients")
