@@ -106,7 +106,7 @@ def check(
     holdings = describe_holdings(roster, tiles, classes)
     squares = sum(float(party.data.table.squares.sum()) for party in federation.parties.values())
     shares = algorithm_of(settings.solver).shares
-    changes = _changes(federation, plan.ledger(ledger), everyone=shares)
+    changes = _changes(federation, plan.ledger(ledger), settings)
     small = {name: change_of(terms.min_batch) for name, change_of in changes.items()}
     look = outlook(
         roster,
@@ -335,7 +335,7 @@ def _refused_numbers(
 
 
 def _changes(
-    federation: Federation, ledger: Ledger, *, everyone: bool
+    federation: Federation, ledger: Ledger, settings: Settings
 ) -> dict[str, Callable[[int], Change | None]]:
     """Party to what its ledger says of a run over these samples after the earlier ones."""
     from functools import partial
@@ -344,6 +344,7 @@ def _changes(
     for name, party in federation.parties.items():
         pages = ledger.book(name).read()
         if pages is not None:
+            everyone = party.tells_of_all(settings, party.view)
             who = party.attendance(party.view, everyone=everyone)
             if who is not None:
                 found[name] = partial(pages.change, who)

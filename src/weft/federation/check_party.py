@@ -116,8 +116,7 @@ class CheckParty(Party):
         pages = self._earlier.book(self.name).read()
         shown = np.zeros(len(view.shared_rows) - 1, np.int64)
         if pages is not None:
-            shares = algorithm_of(settings.solver).shares
-            who = self.attendance(view, everyone=shares)
+            who = self.attendance(view, everyone=self.tells_of_all(settings, view))
             if who is not None:
                 yield partial(consent.check_change, partial(pages.change, who))
                 if settings.second_moments and not self._terms.allow_exposure:

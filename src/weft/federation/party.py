@@ -404,6 +404,15 @@ class Party:
             who = self.attendance(view, everyone=self._seat.announced)
             self._account.attend(who, self._consent.check_change)
 
+    @staticmethod
+    def tells_of_all(settings: Settings, view: PartyView) -> bool:
+        """Whether a run tells of all its samples, whoever else sees sums of them.
+
+        On shares it does, and so do counts of the held-out scores that it has.
+        """
+        counts = settings.evaluates and bool(view.counted_rows.any())
+        return algorithm_of(settings.solver).shares or counts
+
     def attendance(self, view: PartyView, *, everyone: bool) -> Attendance | None:
         """Who takes part under a view, as its ledger is told; ``everyone``: on shares."""
         rules = dict.fromkeys(rules_of(self._found), b"")
@@ -597,8 +606,7 @@ class Party:
         folds = self.data.folds(self._matching.ids, settings)
         if self._account is not None and len(folds.cut.ids):
             self._account.note_folds(folds.cut, self._consent.check_folds)
-        if self._account is not None and settings.evaluates and self.view.counted_rows.any():
-            # Counts of scores are about all its samples, whoever else sees sums of them.
+        if self._account is not None and self.tells_of_all(settings, self.view):
             who = self.attendance(self.view, everyone=True)
             self._account.attend_scores(who, self._consent.check_change)
         return folds.of_rows

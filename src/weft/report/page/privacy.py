@@ -40,6 +40,11 @@ _MOMENTS = (
     "(second_moments), sealed as the model is: they tell means, spreads and correlations of all "
     "columns over all samples. No file of this run holds them."
 )
+_COUNTS = (
+    "How well the model predicts samples left out was told as counts of their scores, by interval "
+    "and class, added up over all label holders: an interval has none of a party's samples, or "
+    "min_batch of them and more."
+)
 #: Terms, and what it means that one is in force or not.
 _TERMS = {
     "min_batch": "samples of a group that change together between two feature sums, or none does",
@@ -90,6 +95,8 @@ def _sentences(source: Source) -> list[str]:
         said.append(_FREE)
     if settings.get("second_moments"):
         said.append(_MOMENTS)
+    if source.summary.get("evaluation"):
+        said.append(_COUNTS)
     readers = source.summary["federation"].get("recipients")
     if readers:
         said.append(f"By the roster the model goes to {', '.join(readers)} and to nobody else.")
