@@ -99,7 +99,7 @@ def test_calibration_is_that_of_the_scores(samples, least, spread, seed):
     assert near(found["slope"], line.coef_[0, 0], 1e-3)
     shift = brentq(lambda a: (expit(scores + a) - positive).sum(), -9, 9)
     assert near(found["intercept"], shift, 1e-3)
-    assert near(found["predicted"], expit(scores).mean(), 1e-3)
+    assert found["predicted"]["value"] == pytest.approx(expit(scores).mean())
     assert found["observed"]["value"] == pytest.approx(positive.mean())
     shares = [point["share"] for point in found["curve"]]
     assert sum(shares) == pytest.approx(1.0)

@@ -38,6 +38,14 @@ def evaluation_of(
         {"class": name, **_model(Buckets(held_out.layout.line, counts[k], sums[k]), held_out)}
         for k, name in enumerate(positive)
     ]
+    if (
+        len(models) == 1
+        and models[0].get("calibration")
+        and models[0]["samples"] == held_out.exact[0]
+    ):
+        # Of all samples together the mean is told by itself.
+        mean = float(held_out.exact[6] / held_out.exact[0])
+        models[0]["calibration"]["predicted"] = _figure(Figure(mean))
     found = {
         **_exact(held_out, counts),
         "in_buckets": int(counts[0].sum()),
@@ -81,7 +89,7 @@ def _exact(held_out: HeldOutSums, counts: Floats) -> dict[str, Any]:
         "brier_of_shares": None,
     }
     if held_out.probabilities and len(shares):
-        found["brier"] = _mean(samples, *sums[2:])
+        found["brier"] = _mean(samples, *sums[2:4])
         found["log_loss_of_shares"] = float(-(shares * np.log(shares)).sum())
         whole = 1.0 - float((shares**2).sum())
         found["brier_of_shares"] = whole / 2 if len(counts) == 1 else whole
@@ -150,7 +158,9 @@ def _lift(buckets: Buckets) -> dict[str, Any]:
     """How many times as frequent positives are among the samples with the highest scores."""
     classes = np.array(buckets.classes)
     shares = (buckets.roc * classes).sum(axis=1) / buckets.samples
-    at = int(np.argmin(np.abs(shares - _TOP) + (shares <= 0)))
+    # An edge near that share, but not where buckets leave open who is above it.
+    open_at = ((buckets.rates[1] - buckets.rates[0]) * classes).sum(axis=1) / buckets.samples
+    at = int(np.argmin(np.abs(shares - _TOP) + open_at + (shares <= 0)))
     surely, at_most = (rates[at] * classes for rates in buckets.rates)
     least = surely[1] / max(surely[1] + at_most[0], 1.0)
     most = at_most[1] / max(at_most[1] + surely[0], 1.0)

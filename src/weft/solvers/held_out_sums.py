@@ -31,8 +31,8 @@ from weft.losses.probabilities import WITH_PROBABILITIES, class_probabilities
 from weft.solvers.evaluation_settings import EvaluationSettings
 
 #: Sums over all held-out samples: how many, how many predicted rightly, losses, their squares,
-#: squared errors of probabilities (Brier), their squares.
-EXACT = 6
+#: squared errors of probabilities (Brier), their squares, and probabilities of the second class.
+EXACT = 7
 #: Of every place, by class: how many samples, and the sum of their scores.
 _PER_PLACE = 4
 #: A group of all samples, where there are no others.
@@ -165,15 +165,17 @@ def _exact(scores: Floats, truth: Floats, loss: Loss) -> Floats:
     else:
         right = scores.argmax(axis=1) == truth.argmax(axis=1)
     losses, errors = loss.value(scores, truth).sum(axis=1), np.zeros(len(scores))
+    second = np.zeros(len(scores))
     if loss.name in WITH_PROBABILITIES:
         chances = class_probabilities(scores)
         if scores.shape[1] == 1:
-            errors = (chances[:, 1] - (truth[:, 0] > 0)) ** 2
+            second = chances[:, 1]
+            errors = (second - (truth[:, 0] > 0)) ** 2
         else:
             mine = np.take_along_axis(chances, truth.argmax(axis=1)[:, None], axis=1)[:, 0]
             losses = -np.log(mine)
             errors = ((chances - (truth > 0)) ** 2).sum(axis=1)
-    sums = (losses, losses**2, errors, errors**2)
+    sums = (losses, losses**2, errors, errors**2, second)
     return np.array([len(scores), right.sum(), *(one.sum() for one in sums)], np.float64)
 
 
