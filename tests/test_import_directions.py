@@ -28,6 +28,7 @@ LAYERS = (
         "guards",
         "losses",
         "crypto",
+        "inference",
         "data",
     ),
     *("matching", "sums", "solvers", "privacy", "federation", "all_messages"),

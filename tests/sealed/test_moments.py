@@ -246,7 +246,7 @@ def test_sparse_columns_are_refused_before_anything_is_dealt(change, how, words)
     said, phases = refused(cut(block, labels, CUTS[how] if change else how), AGREED)
     assert re.match(r"party [ab]: refuses (second moments|the Hessian) ", said)
     assert words in said
-    assert said.endswith("or leave second_moments out")
+    assert said.endswith("or leave second_moments and inference out")
     # How many rows or columns is nobody's business.
     assert not any(letter.isdigit() for letter in said.replace("0/1", ""))
     assert [phase for phase in phases if phase.startswith("sealed.")] == ["sealed.begin"]

@@ -6,9 +6,12 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from weft.config.read_config import Problem
 
 
 def train(
@@ -37,6 +40,9 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the checkpoint of an interrupted run.")
     ] = False,
+    inference: Annotated[
+        bool, typer.Option("--inference", help="Standard errors, tests and intervals too.")
+    ] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", help="Print nothing, unless something is wrong.")
     ] = False,
@@ -56,6 +62,10 @@ def train(
 
     With checkpoint_every in [solver], for which auto takes hyfdca, an interrupted run can go on
     with --resume and ends with the same bits.
+
+    With --inference (or inference = true, "robust" or "clustered" in [model]) whoever gets the
+    model can tell standard errors, p-values and confidence intervals: coefficients.csv,
+    coefficients.tex and a forest plot in the report. Terms must have allow_second_moments = true.
 
     The parties use the keys of --keys, or of the config's [keys] section; else keys are drawn for
     this run and forgotten with it.
@@ -84,7 +94,7 @@ def train(
     store = folder.with_name(f"{folder.name}.checkpoints")
     if not resume:
         _refuse_leftovers(folder, store)
-    problem = plan.problem()
+    problem = _inferring(plan.problem()) if inference else plan.problem()
     own = plan.load_keys(problem.tiles, keys)
     saving = None
     if resume or plan.checkpoint_every is not None:
@@ -146,6 +156,21 @@ def train(
     elif not quiet:
         holds = "Model, history, plot, summary and report.html"
         say(*ending_text(folder, summary, remarks, holds))
+
+
+def _inferring(problem: Problem) -> Problem:
+    """The same problem with standard errors asked for, as the config says or by the model."""
+    from dataclasses import replace
+
+    import msgspec
+
+    from weft.solvers.algorithm_choice import settled
+
+    if problem.settings.inference != "none":
+        return problem
+    asked = msgspec.structs.replace(problem.settings, inference="model")
+    settled(asked)
+    return replace(problem, settings=asked)
 
 
 def _refuse_leftovers(folder: Path, store: Path) -> None:

@@ -31,6 +31,7 @@ from weft.data.splits import Split
 from weft.data.tile import Tile, two_classes
 from weft.errors import ConfigError
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing, TableSettings
+from weft.inference.requirements import wanted_inference
 from weft.matching.holding_map import Overlap
 from weft.plugins import Registry, how_to_install
 from weft.privacy.ledger.run_booking import Ledger
@@ -245,6 +246,7 @@ def _settings(file: LinearFile, folder: Path) -> Settings:
         class_weight=model.class_weight,
         penalize_intercept=model.penalizes_intercept,
         second_moments=model.second_moments,
+        inference=wanted_inference(model.inference),
     )
     settled(settings, saves=solver.checkpoint_every is not None)
     return settings

@@ -107,8 +107,8 @@ class ModelSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     ``family`` names a distribution in the place of a loss, with an intercept that has no penalty
     unless ``penalize_intercept`` says so. Of a list of ``lambda`` all are trained, and the folds
-    choose one. ``second_moments`` asks for matrices beside the model, for standard errors and
-    correlations.
+    choose one. ``second_moments`` asks for matrices beside the model, for correlations, and
+    ``inference`` for standard errors, tests and intervals.
     """
 
     loss: str | None = None
@@ -122,6 +122,7 @@ class ModelSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     class_weight: dict[str, float] | Literal["balanced"] | None = None
     penalize_intercept: bool | None = None
     second_moments: tuple[Moment, ...] = ()
+    inference: bool | Literal["robust", "clustered"] = False
 
     def __post_init__(self) -> None:
         if self.loss is not None and self.family is not None:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from weft.crypto.mask_neighbours import Sharers
 from weft.crypto.pair_secrets import PairSecrets
 from weft.crypto.participant_list import ParticipantList
+from weft.crypto.primitives.seeded_words import Words, seeded_words
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import OPEN, Terms
@@ -114,6 +115,23 @@ class Masks:
             for place in range(count):
                 drawn = stream[_WIDTH * place : _WIDTH * (place + 1)]
                 total[place] += sign * int.from_bytes(drawn, "big")
+        return total
+
+    def words(self, label: str, *shape: int) -> Words:
+        """Words to add to what goes into letters: those of all parties come to zero.
+
+        They are for one answer: whoever hides two under the same label shows their difference.
+        """
+        parties = len(self._participants.cards)
+        if not self._alone and not self._terms.allows(parties):
+            self._refuse("sums for standard errors", parties)
+        total = np.zeros(shape, np.uint64)
+        for peer in range(parties):
+            if peer == self._party:
+                continue
+            seed = self._pairs.shared(peer).derive("weft masks of letters")
+            drawn = seeded_words(seed.reveal(), label, *shape)
+            total = total + drawn if peer > self._party else total - drawn
         return total
 
     def pair_seed(self, peer: int) -> bytes:

@@ -26,6 +26,8 @@ from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing, TableSettings
 from weft.guards import OPEN, Terms
 from weft.report.evaluation import evaluation_of
+from weft.inference.coefficient_summary import Summary
+from weft.inference.requirements import wanted_inference
 from weft.report.history import history_frame
 from weft.report.lambda_path import path_frame
 from weft.solvers.algorithm_choice import AUTO, settled
@@ -115,6 +117,7 @@ class Hybrid(BaseEstimator):
     cipher: str = DEFAULTS["cipher"]
     coordinator_sees: str = DEFAULTS["coordinator_sees"]
     second_moments: Sequence[str] = DEFAULTS["second_moments"]
+    inference: bool | str = False
     seed: int = DEFAULTS["seed"]
     verbose: bool = False
 
@@ -190,7 +193,24 @@ class Hybrid(BaseEstimator):
         self.__dict__.pop("second_moments_", None)
         if settings.second_moments:
             self.second_moments_ = trained.second_moments
+        self._inference = trained.inference
         _warn_of_gaps(trained.result, settings, self.gap_)
+
+    def summary(self, level: float = 0.95) -> Summary:
+        """Coefficients with standard errors, tests and intervals for a level; ``print`` it.
+
+        The model must have been fitted with ``inference=True``, ``"robust"`` or ``"clustered"``.
+        """
+        check_is_fitted(self, "model_")
+        found = self._inference
+        if found is None:
+            raise ConfigError(
+                f"this model was fitted without standard errors; fit {type(self).__name__} with "
+                "inference=True, 'robust' or 'clustered'"
+            )
+        if found.summary is None:
+            raise DataError(found.why_not)
+        return found.summary.at(level)
 
     def __getstate__(self) -> dict[str, Any]:
         """All but second moments, which stay in the process that opened them."""
@@ -226,6 +246,7 @@ class Hybrid(BaseEstimator):
         told["loss"] = self._named_loss
         told["path"] = _plain_list(self.path)
         told["second_moments"] = list(self.second_moments)
+        told["inference"] = wanted_inference(self.inference)
         if isinstance(self.class_weight, Mapping):
             told["class_weight"] = self._class_weights(self.class_weight, from_table)
         for name in ("loss_parameters", "options", "penalty_factors"):

@@ -118,6 +118,8 @@ class HybridClassifier(ClassifierMixin, Hybrid):
         What the coordinator learns of the model; "papers" is for simulations.
     second_moments : sequence of {"hessian", "gram"}
         With sealed training, matrices over all columns to have besides, in ``second_moments_``.
+    inference : bool or {"robust", "clustered"}
+        Whether `summary` has standard errors, tests and intervals: of a logistic loss.
     seed : int
         Seed of every draw; the same seed gives the same model to the last bit.
     verbose : bool

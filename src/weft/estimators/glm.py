@@ -36,6 +36,9 @@ class HybridGLM(Hybrid):
         ``{"power": 1.5}`` of Tweedie, ``{"dispersion": 1.0}`` of the negative binomial.
     penalize_intercept : bool
         Whether λ holds the intercept back like any other weight.
+    inference : bool or {"robust", "clustered"}
+        Whether `summary` has standard errors, tests and intervals, and by what: the family's own
+        variance, squared residuals of samples, or those of sites.
 
     Other parameters and attributes are those of `HybridClassifier`; ``coef_`` is flat and
     ``intercept_`` a number, but for the classes of a binomial model.

@@ -36,7 +36,13 @@ from weft.matching.coordinator import meet
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Meter
 from weft.protocol.shared_fields import Boxes
-from weft.solvers.algorithm_choice import algorithm_of, check_cut, in_sums, resolve
+from weft.solvers.algorithm_choice import (
+    algorithm_of,
+    check_cut,
+    check_inference,
+    in_sums,
+    resolve,
+)
 from weft.solvers.base import Checkpointing, Record, Result
 from weft.solvers.patient_channel import patient
 from weft.solvers.settings import Settings
@@ -247,6 +253,7 @@ def coordinate(
         settings, _ = settle(settings, announced.terms, saves=saves, warm=warm)
     holdings = prepare(channel, preprocessing, settings, holdings, adder)
     check_cut(settings, holdings)
+    check_inference(settings, holdings, announced.width)
     settings = balanced_classes(channel, settings, announced, adder)
     named = preprocessing.sample_columns.named
     unit, label, *more = units_above(channel, adder, SIZE, 4 if named else 2).tolist()
@@ -304,7 +311,7 @@ def release(
             f"by the roster the model goes to {', '.join(recipients)} and to nobody else: hand it "
             "on to them only"
         )
-    if settings.second_moments:
+    if settings.opens_matrices:
         result.notes.append(_moments_in_words(settings, recipients))
     head = Head.of(settings, result, announced.classes, holdings.parties, recipients)
     letters = _sorted_out(replies)
@@ -318,6 +325,8 @@ def _moments_in_words(settings: Settings, recipients: Sequence[str] | None) -> s
     """What was opened beside the model, and to whom."""
     called = {"hessian": "the Hessian of the mean loss", "gram": "the Gram matrix XᵀX"}
     what = " and ".join(called[name] for name in settings.second_moments)
+    if not what:
+        what = "sums for standard errors, the Hessian among them,"
     whom = "whoever gets the model" if recipients is None else ", ".join(recipients)
     return (
         f"second moments: {what} went to {whom}, sealed as the model is: they tell means, spreads "

@@ -23,6 +23,7 @@ from weft.federation.coordinator import Outcome, announce_for, assemble, coordin
 from weft.federation.model import Model
 from weft.federation.party import Party
 from weft.federation.preprocessing_settings import Preprocessing
+from weft.federation.release.fit_inference import Inference
 from weft.federation.release.reader import Released, open_release
 from weft.federation.release.second_moments import SecondMoments
 from weft.guards import OPEN, Terms
@@ -45,11 +46,13 @@ class Trained(Outcome):
     """What training gave: the model, how the run went, and who held what.
 
     ``second_moments`` are matrices that the settings asked for besides, else None; they are for
-    this process, and no result that is written down holds them.
+    this process, and no result that is written down holds them. ``inference`` has standard errors,
+    or why there are none; None: they were not asked for.
     """
 
     model: Model
     second_moments: SecondMoments | None
+    inference: Inference | None
     channel: LocalChannel
     encryption: Spent
 

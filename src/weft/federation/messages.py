@@ -239,8 +239,27 @@ class SecondMomentShares(Part):
     """A party's shares of XᵀX, and of Xᵀ diag(l''(z)) X for every class."""
 
     samples: Annotated[int, numbers("how many samples were trained on")]
+    longest_row: Annotated[float, numbers("power of two above every ‖x‖², of all parties")]
     gram: MatrixShares | None = None
     hessian: MatrixShares | None = None
+
+
+class StatisticsShare(Part):
+    """A party's sums for standard errors, under masks that cancel in the total of all parties.
+
+    Where a sum has three words: see `weft.federation.release.statistics_shares`.
+
+    Attributes
+    ----------
+    refusal
+        Why it has no part in them at this model, in a sentence; then there are no words.
+    """
+
+    words: Annotated[NDArray[np.uint64], numbers("sums under masks", "limbs", "sums")]
+    columns: Annotated[Ints, record("which columns its features are", "features")]
+    samples: Annotated[int, numbers("how many samples were trained on")]
+    longest_row: Annotated[float, numbers("power of two above every ‖x‖², of all parties")]
+    refusal: Annotated[str, texts("why it tells nothing")] = ""
 
 
 class ModelSlice(Message):
@@ -257,6 +276,7 @@ class ModelSlice(Message):
     bias_value: Annotated[float | None, numbers("value of the constant column")] = None
     shares: WeightShares | None = None
     moments: SecondMomentShares | None = None
+    statistics: StatisticsShare | None = None
 
 
 RELEASE = Phase("release", ReleaseRequest, ReleaseReply)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -44,15 +45,18 @@ from weft.federation.model import Model
 from weft.federation.party_checkpoints import PartyCheckpoints
 from weft.federation.preprocessing_settings import SampleColumns
 from weft.federation.rare_samples import RareParty
+from weft.federation.release.fit_inference import Inference
 from weft.federation.release.noised_weights import NoiseSize, NoisyRelease
 from weft.federation.release.party import ReleaseParty
 from weft.federation.release.second_moments import SecondMoments
+from weft.federation.release.statistics_party import StatisticsGuard, StatisticsParty
 from weft.federation.resume_fingerprint import insist_on_origin
 from weft.federation.sealed_run_terms import SealedSeat
 from weft.federation.training_data import TrainingData
 from weft.guards import Terms
 from weft.guards.model_noise import row_bound
 from weft.guards.score_buckets import EarlierCounts
+from weft.inference.coefficient_summary import Summary
 from weft.matching.messages import VIEW, ViewReply, ViewRequest
 from weft.matching.party import MatchingParty
 from weft.matching.party_view import PartyView
@@ -67,7 +71,7 @@ from weft.protocol.metering import EncryptionCost
 from weft.protocol.shared_fields import PadLinks
 from weft.protocol.transcript import Transcript
 from weft.solvers.algorithm_choice import algorithm_of
-from weft.solvers.base import PartyHalf, SharingHalf
+from weft.solvers.base import InferringHalf, PartyHalf, SharingHalf
 from weft.solvers.common_messages import (
     FORGET,
     RESTORE,
@@ -145,7 +149,13 @@ class Party:
     """
 
     #: Phases after which it may have a model: its attribute, and the name of its file.
-    saved_models: ClassVar = {TAKE_MODEL.name: (("model", "model.npz"),)}
+    saved_models: ClassVar = {
+        TAKE_MODEL.name: (
+            ("model", "model.npz"),
+            ("coefficient_table", "coefficients.csv"),
+            ("coefficient_table", "coefficients.tex"),
+        )
+    }
 
     def __init__(
         self,
@@ -270,6 +280,9 @@ class Party:
         self._trimmed: PartyView | None = None
         self._half: PartyHalf | None = None
         self._settings: Settings | None = None
+        #: Its part in sums for standard errors, and a bound for all parties' ‖x‖².
+        self._statistics: StatisticsParty | None = None
+        self._longest_row = math.inf
         #: What the half answers, which may change in the course of a run, and whether it did.
         self._answers: dict[str, Answer] = {}
         self._trains = False
@@ -519,12 +532,26 @@ class Party:
         if self._account is not None:
             self._account.solver = settings.solver
             self._account.foresee(self._likely_sums(settings))
+        self._longest_row = unit * view.row_holders
+        if settings.inference != "none" and not algorithm.shares:
+            self._statistics = self._prepare_statistics(settings)
         # In other units, or under other settings, totals would not be sums of the same.
         self._cipher.agree(pack(fields_of(message)))
         self._settings = settings
         self._half = algorithm.party(context, settings)
         self._answers = self._half.phases()
         return Nothing()
+
+    def _prepare_statistics(self, settings: Settings) -> StatisticsParty:
+        """Object to sums for standard errors that would tell single rows, before training."""
+        guard = StatisticsGuard(
+            self._consent.own_terms.min_batch, partial(self._foresee_numbers, "moments")
+        )
+        made = StatisticsParty(
+            self.name, self.data, settings, self._cipher, guard, self._longest_row
+        )
+        made.check()
+        return made
 
     def _prepare_noise(self, settings: Settings) -> None:
         """Bound the rows, and see to it that there is budget left."""
@@ -625,6 +652,16 @@ class Party:
         """
         return self._release.second_moments
 
+    @property
+    def inference(self) -> Inference | None:
+        """Standard errors of the model, or why it has none; None: none were asked for."""
+        return self._release.inference
+
+    @property
+    def coefficient_table(self) -> Summary | None:
+        """The table of coefficients with their standard errors, where there is one."""
+        return None if self.inference is None else self.inference.summary
+
     def _seal(self, message: ReleaseRequest) -> ReleaseReply:
         told = self._slice(message)
         exposed = exposure_of(self.view, self.sum_counter).reached
@@ -648,7 +685,13 @@ class Party:
         weights = self._half.weights(message.model)
         if self._noise is not None:
             weights = self._noised(self._noise, weights, message)
-        return self.data.slice_of(weights, everything=message.everything)
+        slice_ = self.data.slice_of(weights, everything=message.everything)
+        if self._statistics is not None and not message.everything:
+            if self._account is not None:
+                self._account.note_moments(("hessian",))
+            half = cast("InferringHalf", self._half)
+            slice_.statistics = self._statistics.share(half, message.model)
+        return slice_
 
     def _shared_slice(self, half: SharingHalf, message: ReleaseRequest) -> ModelSlice:
         if message.everything:
@@ -663,7 +706,7 @@ class Party:
             made = half.moment_shares(message.model)
             if self._account is not None and (made.gram is not None or made.hessians):
                 self._account.note_moments(self._settings.second_moments)
-            slice_.moments = self.data.moments_of(made)
+            slice_.moments = self.data.moments_of(made, self._longest_row)
         return slice_
 
     def _noised(self, noisy: NoisyRelease, weights: Floats, message: ReleaseRequest) -> Floats:

@@ -448,18 +448,18 @@ class TrainingData:
         """The columns this party answers for, with its shares in the place of their weights."""
         nothing = np.zeros((self.view.n_columns, len(share.words)))
         slice_ = self.slice_of(nothing, everything=False)
-        columns = self._columns_in_order()
-        columns = columns[self.view.owned[columns]]
+        columns = self.released_columns()
         slice_.shares = WeightShares(
             words=share.words, columns=share.columns[columns], bits=share.bits
         )
         return slice_
 
-    def moments_of(self, shares: MomentShares) -> SecondMomentShares:
+    def moments_of(self, shares: MomentShares, longest_row: float) -> SecondMomentShares:
         """Its shares of second moments, as they travel."""
         gram = () if shares.gram is None else (shares.gram,)
         return SecondMomentShares(
             samples=self.view.n_samples,
+            longest_row=longest_row,
             gram=_matrices(gram),
             hessian=_matrices(shares.hessians),
         )
@@ -487,6 +487,29 @@ class TrainingData:
             overlap=self.view.overlap,
             bias_value=None if self.bias is None else float(self.bias),
         )
+
+    def released_columns(self) -> NDArray[np.int64]:
+        """Its columns that it answers for, in the order of its slice of the model."""
+        columns = self._columns_in_order()
+        return columns[self.view.owned[columns]]
+
+    def whole_cells(self) -> Floats:
+        """Its cells by local row and column, not divided among holders, without the constant.
+
+        Of cells in several of its own tiles, their mean, or the first of them.
+        """
+        view = self.view
+        total, count = (np.zeros((view.n_rows, view.n_columns)) for _ in range(2))
+        for block, rows, columns in zip(
+            self._blocks(), view.tile_rows, view.tile_columns, strict=True
+        ):
+            kept = rows >= 0
+            where = np.ix_(rows[kept], columns)
+            cells = block[kept] if isinstance(block, np.ndarray) else block[kept].toarray()
+            free = count[where] == 0 if view.overlap == "first" else 1.0
+            total[where] += cells * free
+            count[where] += 1.0 * free
+        return total / np.maximum(count, 1.0)
 
     def _columns_in_order(self) -> NDArray[np.int64]:
         """All its columns as its files first name them, the constant one last."""

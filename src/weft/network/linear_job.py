@@ -53,15 +53,16 @@ class LinearJob(JobKind[LinearTask, "Config"]):
 
         results = ReturnedResults(returned)
         results.summary["command"] = command
-        model, remarks = None, []
+        model, inference, remarks = None, None, []
         if keys is None or party is None:
             remarks.append(
                 f"the model is sealed to {', '.join(results.readers)}, who have it on their sites; "
                 "--keys and --party bring it here too"
             )
         else:
-            # What came with it stays in this process, which writes no matrix down.
-            model = _open(results, keys, party, config.settings).model
+            # Matrices that came with it stay in this process, which writes none down.
+            opened = _open(results, keys, party, config.settings)
+            model, inference = opened.model, opened.inference
         remarks += write_files(
             draft,
             model,
@@ -70,6 +71,7 @@ class LinearJob(JobKind[LinearTask, "Config"]):
             results.summary,
             config.settings,
             config.path,
+            inference=inference,
         )
         return results.summary, remarks
 

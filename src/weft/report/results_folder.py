@@ -10,9 +10,10 @@ import pandas as pd
 
 from weft.federation.local_federation import Trained
 from weft.federation.model import Model
+from weft.federation.release.fit_inference import Inference
 from weft.report.convergence_plot import plot_convergence
 from weft.report.history import history_frame, write_history
-from weft.report.json_values import json_text
+from weft.report.json_values import finite, json_text
 from weft.report.lambda_path import edge_remark, has_path, path_frame
 from weft.report.page import add_page
 from weft.report.path_plot import plot_path
@@ -31,7 +32,8 @@ def write_results(
 ) -> tuple[dict[str, Any], list[str]]:
     """Write model, history, plot, summary and report of a run into a folder that exists.
 
-    A run over several λ or folds also gets a table of them, ``path.csv``, and its plot.
+    A run over several λ or folds also gets a table of them, ``path.csv``, and its plot; one with
+    inference a coefficient table, ``coefficients.csv`` and ``coefficients.tex``.
 
     Parameters
     ----------
@@ -50,7 +52,17 @@ def write_results(
         path = path_frame(result, settings.make_loss().task, settings.scoring)
     summary = summarise(trained, settings, name, encryption=trained.encryption, **more)
     history = history_frame(result.history)
-    return summary, write_files(folder, trained.model, history, path, summary, settings, config)
+    remarks = write_files(
+        folder,
+        trained.model,
+        history,
+        path,
+        summary,
+        settings,
+        config,
+        inference=trained.inference,
+    )
+    return summary, remarks
 
 
 def write_files(
@@ -61,11 +73,17 @@ def write_files(
     summary: dict[str, Any],
     settings: Settings,
     config: Path | None = None,
+    *,
+    inference: Inference | None = None,
 ) -> list[str]:
-    """The same from what is known of a run elsewhere; None: whoever writes it gets no model."""
+    """The same from what is known of a run elsewhere; None: whoever writes it gets no model.
+
+    ``inference`` has its standard errors, which the summary then tells too.
+    """
     title = summary["name"]
     if model is not None:
         model.save(folder / "model.npz")
+    summary["inference"] = _inference(folder, inference)
     write_history(history, folder)
     remarks = [
         plot_convergence(history, folder / "convergence.png", title=title, target=settings.gap)
@@ -89,4 +107,18 @@ def write_files(
     if config is not None:
         shutil.copyfile(config, folder / "config.toml")
     remarks.append(add_page(folder))
+    if inference is not None:
+        remarks.append(inference.why_not)
     return [remark for remark in remarks if remark]
+
+
+def _inference(folder: Path, found: Inference | None) -> dict[str, Any] | None:
+    """Write the coefficient table; what the summary tells of it."""
+    if found is None:
+        return None
+    if found.summary is None:
+        return {"why_not": found.why_not}
+    found.summary.save(folder / "coefficients.csv")
+    found.summary.save(folder / "coefficients.tex")
+    told: dict[str, Any] = finite(found.summary.to_dict())
+    return told

@@ -86,7 +86,7 @@ def summarise(
             trained.settings.coordinator_sees,
             trained.settings.cipher,
             sealed=algorithm_of(trained.settings.solver).shares,
-            moments=bool(trained.settings.second_moments),
+            moments=trained.settings.opens_matrices,
         ),
         "exposure_reached": exposure_reached(
             trained.exposed, trained.settings.coordinator_sees, trained.settings.cipher
@@ -297,6 +297,8 @@ def exposure_sentence(
         "papers": "; the coordinator saw every party's feature sums, from which rows follow",
     }
     told += shown.get(coordinator_sees, "")
+    if moments:
+        told += "; who gets the model also got second moments of all columns, over all samples"
     if cipher == "plain":
         told += "; the cipher was plain, so that the coordinator could read every sum"
     return told
@@ -338,6 +340,7 @@ def to_markdown(summary: dict[str, Any]) -> str:
     ]
     lines = [f"# {summary['name']}", "", f"{_capital(certificate_sentence(summary))}.", ""]
     lines += [f"Exposed: {summary['exposed']}.", ""]
+    lines += _coefficients(summary.get("inference"))
     lines += ["| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in rows), ""]
     if summary["evaluation"] is not None:
         lines += [f"{_capital(headline(summary['evaluation']))}.", ""]
@@ -353,6 +356,23 @@ def to_markdown(summary: dict[str, Any]) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _coefficients(found: dict[str, Any] | None) -> list[str]:
+    """A line for every coefficient, with its interval; or why there are none."""
+    if not found:
+        return []
+    if found.get("why_not"):
+        return [f"{_capital(found['why_not'])}.", ""]
+    ratio = found["ratio"]
+    titles = ["", "coefficient", "standard error", "p", f"{100 * found['level']:g} % interval"]
+    lines = [f"| {' | '.join([*titles, *([ratio] if ratio else [])])} |"]
+    lines.append("|---" * (len(titles) + bool(ratio)) + "|")
+    for row in found["rows"]:
+        cells = [row["name"], figure(row["coefficient"]), figure(row["standard_error"])]
+        cells += [figure(row["p"]), f"{figure(row['low'])} … {figure(row['high'])}"]
+        lines.append(f"| {' | '.join([*cells, *([figure(row['ratio'])] if ratio else [])])} |")
+    return [*lines, ""]
 
 
 def path_measure(summary: dict[str, Any]) -> Measure:

@@ -11,6 +11,7 @@ import msgspec
 
 from weft.errors import ConfigError
 from weft.guards.terms import Terms
+from weft.inference.requirements import refuse_few_samples, refuse_few_sites
 from weft.matching.holding_map import HoldingMap
 from weft.solvers.admm import ADMM
 from weft.solvers.algorithm_entry import Algorithm
@@ -134,7 +135,7 @@ def _in_mode(settings: Settings, saves: bool, warm: bool) -> tuple[Settings, str
                 f"mode = 'sealed' has a solver of its own, but solver is '{settings.solver}'; "
                 "leave it out"
             )
-        return msgspec.structs.replace(settings, solver=SEALED.name), ""
+        return _sealed(settings), ""
     if settings.mode == "sums" or settings.solver != AUTO:
         return settings, ""
     reason = why_not_sealed(settings)
@@ -145,7 +146,15 @@ def _in_mode(settings: Settings, saves: bool, warm: bool) -> tuple[Settings, str
     if reason:
         return settings, sums_instead(f"sealed training does not do this: {reason}")
     chosen = f"{SEALED_CHOSEN}; {SCORED_BY_LOSS}" if settings.folds else SEALED_CHOSEN
-    return msgspec.structs.replace(settings, solver=SEALED.name), chosen
+    return _sealed(settings), chosen
+
+
+def _sealed(settings: Settings) -> Settings:
+    """Settings of sealed training; standard errors are made of the Hessian there."""
+    moments = settings.second_moments
+    if settings.inference != "none" and "hessian" not in moments:
+        moments = (*moments, "hessian")
+    return msgspec.structs.replace(settings, solver=SEALED.name, second_moments=moments)
 
 
 def in_sums(
@@ -175,7 +184,8 @@ def in_sums(
     why = why_not_these_tables(holdings, targets, terms)
     if not why:
         return None
-    asked = msgspec.structs.replace(settings, solver=AUTO, mode="sums")
+    moments = () if settings.inference != "none" else settings.second_moments
+    asked = msgspec.structs.replace(settings, solver=AUTO, mode="sums", second_moments=moments)
     chosen, reason = resolve(asked, saves=saves, warm=warm)
     return chosen, f"{sums_instead(why)}. {reason}"
 
@@ -241,6 +251,12 @@ def _check(algorithm: Algorithm, settings: Settings, saves: bool, warm: bool) ->
         raise ConfigError(
             "second_moments are made on shares, in sealed training alone, but this run's solver "
             f"is '{name}'; set mode = 'sealed' in [privacy], or leave second_moments out"
+        )
+    if settings.inference != "none" and not algorithm.infers:
+        able = ", ".join(a.name for a in ALGORITHMS.values() if a.infers)
+        raise ConfigError(
+            f"solver '{name}' makes no sums for standard errors; use one of {able} with everyone "
+            "in every iteration, or leave inference out"
         )
     if not settings.penalize_intercept and not algorithm.free_intercept:
         able = " and ".join(a.name for a in ALGORITHMS.values() if a.free_intercept)
@@ -308,6 +324,28 @@ def _check_loss(algorithm: Algorithm, settings: Settings) -> None:
             f"solver '{name}' is for losses with kinks, but '{settings.loss}' is smooth; use "
             f"'{able}', or let solver = 'auto' choose"
         )
+
+
+def check_inference(settings: Settings, holdings: HoldingMap, classes: int) -> None:
+    """Refuse standard errors that the tables, as they are cut, have no place for.
+
+    ``classes``: how many problems are trained, one for a response and for two classes.
+    """
+    if settings.inference == "none":
+        return
+    if classes > 1:
+        raise ConfigError(
+            f"inference is for a response or two classes, but there are {classes}, each trained "
+            "against the rest, which is no likelihood of all; name two (positive = [...] in "
+            "[data]), or leave inference out"
+        )
+    if not algorithm_of(settings.solver).shares and not holdings.horizontal:
+        raise ConfigError(
+            "inference in sums needs all columns of the model at every party, but some parties "
+            "hold some of them only; set mode = 'sealed' in [privacy], or leave inference out"
+        )
+    refuse_few_samples(holdings.n_samples, holdings.columns.n_slots)
+    refuse_few_sites(settings.inference, len(holdings.parties))
 
 
 def check_cut(settings: Settings, holdings: HoldingMap) -> None:

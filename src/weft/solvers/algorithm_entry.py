@@ -55,6 +55,8 @@ class Algorithm:
         Whether it trains losses of which neither slope nor curvature is bounded.
     free_intercept
         Whether it can leave the intercept without a penalty.
+    infers
+        Whether parties know what standard errors are made of, at the end.
     everyone
         Whether every party must take part in every iteration.
     waits
@@ -120,6 +122,7 @@ class Algorithm:
     offsets: bool = False
     any_curvature: bool = False
     free_intercept: bool = False
+    infers: bool = False
     everyone: bool = False
     waits: bool = False
     spans: bool = False

@@ -219,6 +219,12 @@ class SharingHalf(PartyHalf, Protocol):
     def moment_shares(self, model: int | None) -> MomentShares: ...
 
 
+class InferringHalf(PartyHalf, Protocol):
+    """One that knows scores at a finished model."""
+
+    def closed_scores(self, model: int | None) -> Floats | None: ...
+
+
 PartyFactory = Callable[[PartyContext, Settings], PartyHalf]
 
 

@@ -10,6 +10,7 @@ import msgspec
 from weft.errors import ConfigError
 from weft.guards.model_noise import ModelNoise
 from weft.guards.sum_noise import SumNoise
+from weft.inference.requirements import FAMILY_NAMES, Wanted
 from weft.losses import Loss, get_loss
 from weft.solvers.evaluation_settings import EvaluationSettings
 from weft.solvers.subspace.settings import GO_ON, SubspaceSettings
@@ -144,6 +145,9 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
         run: the ``hessian`` at the released model, and the ``gram`` matrix XᵀX.
     evaluation
         What is told of the samples that folds leave out, of classifiers.
+    inference
+        Which standard errors whoever gets the model can compute: by the ``model``, ``robust`` or
+        ``clustered`` by site; ``none``: no sums are made for them.
     """
 
     lam: float
@@ -161,6 +165,7 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
     sum_noise: SumNoise | None = None
     second_moments: tuple[Moment, ...] = ()
     evaluation: EvaluationSettings = EvaluationSettings()
+    inference: Wanted = "none"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -181,6 +186,8 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
         self._check_evaluation()
         if len(set(self.second_moments)) < len(self.second_moments):
             raise ConfigError("second_moments names a matrix twice; name each once")
+        if self.inference != "none":
+            self._check_inference()
         if self.when_missing == GO_ON and not self.may_hand_over:
             raise ConfigError(
                 "HyFDCA, which stands in for a missing party, penalises the intercept and takes "
@@ -192,6 +199,23 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
             self._check_noise()
         if self.sum_noise is not None:
             self._check_sum_noise()
+
+    def _check_inference(self) -> None:
+        """Refuse standard errors of what is no likelihood, or not of the samples alone."""
+        if self.loss not in FAMILY_NAMES:
+            raise ConfigError(
+                f"inference is for models of a family, but loss '{self.loss}' has no likelihood; "
+                f"choose one of {', '.join(FAMILY_NAMES.values())}, or leave inference out"
+            )
+        if self.noise is not None or self.sum_noise is not None:
+            raise ConfigError("inference of a model with noise is not done; leave one of them out")
+        if self.weigh != "samples":
+            raise ConfigError("inference needs weigh = 'samples', so that samples weigh the same")
+
+    @property
+    def opens_matrices(self) -> bool:
+        """Whether readers of the model get sums over all columns besides."""
+        return bool(self.second_moments) or self.inference != "none"
 
     def _check_penalty_factors(self) -> None:
         for name, factor in self.penalty_factors.items():

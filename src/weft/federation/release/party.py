@@ -15,6 +15,7 @@ from weft.data.columns.column_transformation import Transformation
 from weft.errors import ProtocolError
 from weft.federation.messages import ModelRequest, ModelSlice, ReleaseReply
 from weft.federation.model import Model
+from weft.federation.release.fit_inference import Inference
 from weft.federation.release.model_header import Head
 from weft.federation.release.model_slices import open_slice, seal_slice
 from weft.federation.release.reader import joined
@@ -39,8 +40,8 @@ class ReleaseParty:
 
     Attributes
     ----------
-    model, second_moments
-        The model, once it is there, and the matrices that came with it.
+    model, second_moments, inference
+        The model, once it is there, and what came with it, as `Released` has it.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class ReleaseParty:
         self._readers = readers
         self.model: Model | None = None
         self.second_moments: SecondMoments | None = None
+        self.inference: Inference | None = None
 
     def seal(
         self, slice_: ModelSlice, exposed: bool | None, seen: Transcript | None
@@ -123,5 +125,7 @@ class ReleaseParty:
             )
         head = Head.from_json(message.head)
         head.insist_on(settings, classes)
-        model, self.second_moments = joined(slices, head, settings, overlapping=whole is None)
+        model, self.second_moments, self.inference = joined(
+            slices, head, settings, overlapping=whole is None
+        )
         self.model = replace(model, transformation=transformation.to_json())

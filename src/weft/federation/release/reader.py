@@ -8,6 +8,7 @@ from typing import NamedTuple
 from weft.crypto.party_key_pairs import Identity, PublicIdentity
 from weft.federation.messages import ModelSlice
 from weft.federation.model import Model
+from weft.federation.release.fit_inference import Inference, infer
 from weft.federation.release.model_header import Head
 from weft.federation.release.model_slices import join_slices, open_slice
 from weft.federation.release.second_moments import SecondMoments, join_moments
@@ -15,10 +16,19 @@ from weft.solvers.settings import Settings
 
 
 class Released(NamedTuple):
-    """A model, and the matrices that came with it."""
+    """A model, and what came with it.
+
+    Attributes
+    ----------
+    second_moments
+        Matrices that the run was asked for.
+    inference
+        Its standard errors, or why it has none; None: none were asked for.
+    """
 
     model: Model
     second_moments: SecondMoments | None
+    inference: Inference | None
 
 
 def open_release(
@@ -53,4 +63,6 @@ def joined(
 ) -> Released:
     """What the slices of all parties, in their order, add up to."""
     model = join_slices(slices, head, overlapping=overlapping)
-    return Released(model, join_moments(slices, model, settings))
+    moments = join_moments(slices, model, settings)
+    found = None if settings.inference == "none" else infer(slices, model, settings, moments)
+    return Released(model, moments if settings.second_moments else None, found)

@@ -97,18 +97,21 @@ def join_moments(
 
     ``model`` is the one that was joined of the same slices.
     """
-    if not settings.second_moments:
+    wanted = settings.second_moments
+    if settings.inference != "none" and not wanted and slices[0].moments is not None:
+        # What standard errors are made of, in sealed training.
+        wanted = ("hessian",)
+    if not wanted:
         return None
     parts = [_part(slice_) for slice_ in slices]
     if len({part.samples for part in parts}) != 1:
         raise malformed("samples", "are not as many at all parties")
-    order, names, bias = _order(slices)
+    order, names, bias = column_order(slices)
     samples, squared = parts[0].samples, settings.loss == "squared"
     gram, gram_error = _added([part.gram for part in parts], order)
     hessian, hessian_error = _added([part.hessian for part in parts], order)
     if squared:
         hessian, hessian_error = gram, gram_error
-    wanted = settings.second_moments
     # A Hessian may have been kept back, by any party: then there is none.
     if ("gram" in wanted or squared) and gram is None:
         raise malformed("moments", "are not those that the run was to have")
@@ -122,7 +125,7 @@ def join_moments(
         hessian_error=hessian_error if with_hessian else None,
         gram=None if gram is None or not with_gram else gram[0],
         gram_error=None if gram_error is None or not with_gram else gram_error[0],
-        to_raw=_to_raw(model, bias),
+        to_raw=units_of(model, bias),
     )
 
 
@@ -132,15 +135,22 @@ def _part(slice_: ModelSlice) -> SecondMomentShares:
     return slice_.moments
 
 
-def _order(slices: Sequence[ModelSlice]) -> tuple[Ints, NDArray[np.object_], float | None]:
-    """Which columns the features of the model are, their names, and the value of the constant."""
-    columns = np.concatenate([s.shares.columns for s in slices if s.shares is not None])
+def column_order(slices: Sequence[ModelSlice]) -> tuple[Ints, NDArray[np.object_], float | None]:
+    """Which columns of matrices the features of the model are, their names, and the value of the
+    constant, which comes last; None: there is none."""
+    columns = np.concatenate([_columns(slice_) for slice_ in slices])
     constant = np.concatenate([s.constant for s in slices])
     if len(columns) != len(constant):
         raise malformed("columns", "are not those of all features")
     names = np.concatenate([s.names for s in slices]).astype(object)
     order = np.concatenate([np.flatnonzero(~constant), np.flatnonzero(constant)[:1]])
     return columns[order], names[order], slices[0].bias_value if constant.any() else None
+
+
+def _columns(slice_: ModelSlice) -> Ints:
+    if slice_.shares is not None:
+        return slice_.shares.columns
+    return np.zeros(0, np.int64) if slice_.statistics is None else slice_.statistics.columns
 
 
 def _added(
@@ -170,8 +180,8 @@ def _added(
     return matrices, errors
 
 
-def _to_raw(model: Model, bias: float | None) -> Floats | None:
-    """coef = w̃ · factor; intercept = w̃₀ · bias − coef · shift."""
+def units_of(model: Model, bias: float | None) -> Floats | None:
+    """Takes weights to raw units: coef = w̃ · factor, intercept = w̃₀ · bias − coef · shift."""
     shift, factor = model.scaling
     if bias is None:
         return None if shift.any() else np.diag(factor)

@@ -55,7 +55,7 @@ def _check_moments(terms: Terms, view: PartyView, party: str) -> None:
         _refuse(
             party,
             "second moments of {} that it shares with too few other parties, who could compute its "
-            "own; leave second_moments out, or agree on allow_pairs = true",
+            "own; leave second_moments and inference out, or agree on allow_pairs = true",
             exact=f"{len(few)} features",
             told="features",
         )
@@ -354,7 +354,7 @@ def check_settings(terms: Terms, settings: Settings, view: PartyView, party: str
             party,
             f"cipher = '{settings.cipher}'; choose one of {', '.join(terms.ciphers)}",
         )
-    if settings.second_moments:
+    if settings.opens_matrices:
         _check_moments(terms, view, party)
     if settings.evaluation.by_site and not terms.allow_site_scores and view.n_parties > 1:
         _refuse(
@@ -378,11 +378,16 @@ def check_settings(terms: Terms, settings: Settings, view: PartyView, party: str
 
 def check_second_moments(terms: Terms, settings: Settings, party: str) -> None:
     """Refuse to help open matrices over all columns, unless that is agreed."""
-    if settings.second_moments and not terms.allow_second_moments:
+    if settings.opens_matrices and not terms.allow_second_moments:
+        asked = (
+            f"second_moments = {list(settings.second_moments)}"
+            if settings.second_moments
+            else f"inference ('{settings.inference}')"
+        )
         _refuse(
             party,
-            f"second_moments = {list(settings.second_moments)}, which tell readers of the model "
-            "how all columns go together; agree on allow_second_moments = true if that is meant",
+            f"{asked}, which tell readers of the model how all columns go together; agree on "
+            "allow_second_moments = true if that is meant",
         )
 
 

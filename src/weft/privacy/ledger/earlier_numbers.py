@@ -29,7 +29,10 @@ FOLDS_REFUSED = 1_000_000
 
 _WHAT = {
     "models": ("a further sealed model", "train on more samples"),
-    "moments": ("further second moments", "bring more samples, leave second_moments out"),
+    "moments": (
+        "further second moments",
+        "bring more samples, leave second_moments and inference out",
+    ),
 }
 _ABOUT = {"models": "them", "moments": "each of its columns"}
 
@@ -96,7 +99,7 @@ def refuse_second_weighting(party: str, moments: Ints, hessians: Ints, *, hessia
         raise ConfigError(
             f"party {party} refuses second moments over samples of which an earlier run opened "
             "some, one of the two a Hessian: their difference can be the row of one sample; leave "
-            "second_moments out, or agree on allow_exposure = true"
+            "second_moments and inference out, or agree on allow_exposure = true"
         )
 
 

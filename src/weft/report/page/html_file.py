@@ -11,6 +11,7 @@ from typing import Any
 
 from weft.report.json_values import finite
 from weft.report.page.accuracy import accuracy_section
+from weft.report.page.coefficients import coefficients_section
 from weft.report.page.costs import costs_section
 from weft.report.page.evaluation_section import evaluation_section
 from weft.report.page.gap_and_loss_curves import curves_of, curves_section
@@ -27,6 +28,7 @@ from weft.storage.atomic_files import replacing
 PAGE = "report.html"
 _SCRIPTS = ("drawing.js", "chart.js", "picture.js", "weights.js", "page.js")
 _PARTS = (
+    ("coefficients", "Coefficients"),
     ("evaluation", "Prediction"),
     ("accuracy", "Accuracy"),
     ("tiles", "Who holds what"),
@@ -74,6 +76,7 @@ def page_of(source: Source) -> str:
     tiles, curves = tiles_of(source), curves_of(source)
     weights = None if source.is_comparison else weights_of(source)
     parts = {
+        "coefficients": coefficients_section(source),
         "tiles": tiles_section(source, tiles),
         "convergence": curves_section(source, curves),
         "costs": costs_section(source),

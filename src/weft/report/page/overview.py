@@ -80,10 +80,16 @@ def _run(summary: dict[str, Any]) -> Html:
         facts(evaluation_facts(known)) if known else "",
         el("p", capital(certificate_sentence(summary)), cls="lead"),
         el("p", trained),
-        facts(shown),
-        el("p", capital(f"stopped by: {summary['stopped']}"), cls="note"),
-        items(capital(note) for note in notes),
+        *_how_it_went(summary, facts(shown), items(capital(note) for note in notes)),
     )
+
+
+def _how_it_went(summary: dict[str, Any], shown: Html, notes: Html) -> list[Html]:
+    """The optimiser's figures; below what statisticians look for, where there is that."""
+    stopped = el("p", capital(f"stopped by: {summary['stopped']}"), cls="note")
+    if not summary.get("inference"):
+        return [shown, stopped, notes]
+    return [el("details", el("summary", "How it was trained"), shown, stopped, notes)]
 
 
 def _model(settings: dict[str, Any], lam: float, classes: list[Any] | None) -> str:

@@ -45,6 +45,11 @@ _COUNTS = (
     "and class, added up over all label holders: an interval has none of a party's samples, or "
     "min_batch of them and more."
 )
+_INFERENCE = (
+    "By agreement (allow_second_moments) whoever gets the model also got sums over all samples for "
+    "its standard errors, the Hessian among them, sealed as the model is: they tell spreads and "
+    "correlations of all columns. The files of this run hold standard errors, no matrix."
+)
 #: Terms, and what it means that one is in force or not.
 _TERMS = {
     "min_batch": "samples of a group that change together between two feature sums, or none does",
@@ -58,7 +63,8 @@ _TERMS = {
     "allow_exposure": "a party may get as many sums about samples as it lacks columns of them, and "
     "sealed models may have many columns for few samples",
     "allow_networks": "the coordinator may see weights of neural networks",
-    "allow_second_moments": "readers of a sealed model may get Hessian and Gram matrix besides",
+    "allow_second_moments": "readers of the model may get matrices over all columns besides, for "
+    "standard errors and correlations",
     "allow_rare_pairs": "these may tell of columns of two parties that few samples have in common",
     "allow_site_scores": "counts of held-out scores of a single party may be read",
     "coordinator_sees": "the most that the coordinator may see",
@@ -95,6 +101,8 @@ def _sentences(source: Source) -> list[str]:
         said.append(_FREE)
     if settings.get("second_moments"):
         said.append(_MOMENTS)
+    elif settings.get("inference", "none") != "none":
+        said.append(_INFERENCE)
     if source.summary.get("evaluation"):
         said.append(_COUNTS)
     readers = source.summary["federation"].get("recipients")

@@ -25,6 +25,8 @@ def why_not_sealed(settings: Settings) -> str:
     """Why these settings cannot be trained sealed, in words; empty: they can."""
     if settings.loss not in LOSSES:
         return f"it has logistic and squared loss, not '{settings.loss}'"
+    if settings.inference in ("robust", "clustered"):
+        return "squared slopes of samples are not added up on shares, set inference = true"
     if settings.cipher == "plain":
         return "cipher 'plain' hides nothing, use 'pad'"
     if settings.coordinator_sees != "nothing":
@@ -93,6 +95,7 @@ SEALED = Algorithm(
     paths=True,
     folds=True,
     shares=True,
+    infers=True,
     saves=False,
     sample_sums=0,
     guarantee="the optimum, certified",

@@ -31,7 +31,7 @@ from weft.solvers.settings import Settings
 #: as there are cells, at most.
 _FEWEST_MATRICES = 2
 
-_LEAVE_OUT = "or leave second_moments out"
+_LEAVE_OUT = "or leave second_moments and inference out"
 _FEW_ROWS = (
     "refuses second moments of so many columns over so few samples, which would tell their rows; "
     f"bring fewer columns or more samples, {_LEAVE_OUT}"
@@ -51,7 +51,7 @@ _RARE_PAIRS = (
     "samples than min_batch; leave out 0/1 columns, agree on allow_rare_pairs = true if that is "
     f"meant, {_LEAVE_OUT}"
 )
-_MANY_GROUPS = (
+MANY_GROUPS = (
     "refuses second moments, since others hold its samples in more combinations than can be looked "
     "at, and each group of readers could take off what it holds; let fewer parties share samples, "
     f"{_LEAVE_OUT}"
@@ -64,6 +64,11 @@ _SEVERAL = (
     "refuses a Hessian beside another matrix of the same samples, since columns that are made up "
     "for it let the two differ in the row of one sample; ask for one matrix, of two classes, or "
     f"agree on allow_exposure = true, {_LEAVE_OUT}"
+)
+_FEW_WEIGH = (
+    "refuses sums at this model of which a few of its samples have nearly all, being the only ones "
+    "that are undecided, large or far off; take a larger lam, leave such samples out, bring more, "
+    "or leave inference out"
 )
 
 
@@ -236,6 +241,19 @@ def too_decided(view: PartyView, table: WholeTable, sums: Sequence[float], least
     return False
 
 
+def refuse_few_weighed(weights: Floats, columns: int, least: int, rows_each: int) -> None:
+    """Refuse a matrix of which few rows have nearly all, each by its weight.
+
+    (Σw)²/Σw² is how many rows of equal weight would come to the same; k rows have no more of the
+    total than the root of k by that. There must be ``rows_each`` for every column, and times
+    ``least``.
+    """
+    square = float((weights**2).sum())
+    alike = float(weights.sum()) ** 2 / square if square > 0 else 0.0
+    if alike < rows_each * max(columns, least):
+        raise ConfigError(_FEW_WEIGH)
+
+
 def _too_few_undecided(undecided: float, columns: int, least: int) -> bool:
     # One matrix: two, as for rows, would refuse nearly separable tables of hundreds of samples.
     return undecided < ROWS_PER_NUMBER * max(columns, least)
@@ -285,7 +303,7 @@ def _known(table: WholeTable, party: int) -> list[Flags]:
     """Rows of this party that groups of others hold."""
     sets = unions(held_by_others(table, party)[1])
     if sets is None:
-        raise ConfigError(_MANY_GROUPS)
+        raise ConfigError(MANY_GROUPS)
     return sets
 
 

@@ -136,6 +136,7 @@ SUBSPACE = (
         weighs_samples=True,
         any_curvature=True,
         free_intercept=True,
+        infers=True,
         trips="2; 3 with holders without labels",
         reference="Liu and Nocedal 1989; on sums, with dual bounds, ours",
         forecast=SubspaceForecast(most=1 + 1 + 1, usual=1.0, fitted=(2.1, 0.21, 0.47)),
@@ -149,6 +150,7 @@ SUBSPACE = (
         weighs_samples=True,
         any_curvature=True,
         free_intercept=True,
+        infers=True,
         trips="2 a Hessian product and 2 a step",
         reference="Lin, Weng and Keerthi 2008; on sums, ours",
         forecast=SubspaceForecast(

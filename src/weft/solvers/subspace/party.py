@@ -103,6 +103,13 @@ class SubspaceParty:
             return self.fallbacks.newest.half.w
         return self.features.models[model or 0][:, : self.problems.classes]
 
+    def closed_scores(self, model: int | None) -> Floats | None:
+        """z of a finished model on rows with a label here, without offsets; None: nobody measured.
+
+        A model that a run ended with in the middle was never measured by itself.
+        """
+        return self.samples.closed.get(model or 0)
+
     def phases(self) -> dict[str, Answer]:
         """What this half answers; HyFDCA's phases come and go while a party is away."""
         features, samples = self.features, self.samples

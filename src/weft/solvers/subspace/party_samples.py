@@ -88,6 +88,9 @@ class SampleSide:
         self._limit = MeasurementLimit.of(settings)
         self._closing: Floats = np.zeros((0, 0))
         self._held_out = HeldOutScores.of(context, settings, problems)
+        #: z of finished models, where somebody will ask for them.
+        self._infers = settings.inference != "none"
+        self.closed: dict[int, Floats] = {}
 
     # ── z, and the step that was chosen ───────────────────────────────────────────────────
 
@@ -351,6 +354,9 @@ class SampleSide:
         self._closing = self._opened(message.z, self._wires.point, self._problems.width)
         if self._held_out is not None:
             self._held_out.keep(self._features.finished, self._rows.held_out(self._closing))
+        if self._infers:
+            classes = self._problems.classes
+            self.closed[self._features.finished] = self._closing[:, :classes]
 
     def tell_close(self, message: CloseRequest) -> CloseReply:
         """Losses of the finished model, and its scores on samples that folds left out."""

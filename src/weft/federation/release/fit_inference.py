@@ -1,0 +1,183 @@
+"""Standard errors of a released model, from what all parties sealed with it.
+
+The matrices behind them stay in the process that opened them; what leaves it is the summary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.array_types import Floats
+from weft.errors import DataError, WeftError
+from weft.federation.messages import ModelSlice, StatisticsShare
+from weft.federation.model import Model
+from weft.federation.release.second_moments import SecondMoments, column_order, units_of
+from weft.federation.release.statistics_shares import opened
+from weft.inference.coefficient_summary import Summary
+from weft.inference.fit_statistics import FitStatistics, Totals
+from weft.inference.requirements import CANONICAL, Kind
+from weft.inference.row_statistics import matrices_in, numbers_of, slopes_in, totals_in
+from weft.losses import Loss
+from weft.protocol.message import malformed
+from weft.solvers.settings import Settings
+
+
+class Inference(NamedTuple):
+    """A summary, or why there is none."""
+
+    summary: Summary | None
+    why_not: str
+
+
+class _Matrices(NamedTuple):
+    """What is known of all samples, in the order of the model's coefficients."""
+
+    curvature: Floats
+    information: Floats | None
+    scores: Floats | None
+    slopes: Floats | None
+    error: float
+    totals: Totals | None
+    samples: int
+    longest_row: float
+
+
+def infer(
+    slices: Sequence[ModelSlice], model: Model, settings: Settings, moments: SecondMoments | None
+) -> Inference:
+    """The summary of a model that was joined of these slices; ``moments``: of a sealed run."""
+    try:
+        return Inference(_summary(slices, model, settings, moments), "")
+    except WeftError as error:
+        # Whatever is wrong with its standard errors must not cost anybody the model.
+        return Inference(None, str(error))
+
+
+def _summary(
+    slices: Sequence[ModelSlice], model: Model, settings: Settings, moments: SecondMoments | None
+) -> Summary:
+    loss = model_loss(model)
+    kind: Kind = "model" if settings.inference == "none" else settings.inference
+    if moments is not None:
+        found = _of_moments(moments, slices)
+    else:
+        found = _of_shares([slice_.statistics for slice_ in slices], slices, loss, kind)
+    _, names, bias = column_order(slices)
+    to_raw = units_of(model, bias)
+    if to_raw is None:
+        raise DataError(
+            "there are no standard errors of centred columns without a constant column; train "
+            "with intercept = true, or with scaling = 'maxabs' or 'none'"
+        )
+    coef = model.coef[0] if bias is None else np.append(model.coef[0], model.intercept[0])
+    penalty = np.full(len(coef), found.samples * model.lam)
+    if settings.frees_intercept(bias is not None):
+        penalty[-1] = 0.0
+    return Summary.of(
+        FitStatistics(
+            names=names,
+            coef=coef,
+            to_raw=to_raw,
+            samples=found.samples,
+            loss=loss,
+            lam=model.lam,
+            curvature=found.curvature,
+            information=found.information,
+            scores=found.scores,
+            slopes=found.slopes,
+            kind=kind,
+            error=found.error,
+            penalty=penalty,
+            totals=found.totals,
+            mean_loss=_mean_loss(model, to_raw, coef, penalty / found.samples),
+            gap=_gap(model),
+            longest_row=found.longest_row,
+            sites=len(slices),
+        )
+    )
+
+
+def model_loss(model: Model) -> Loss:
+    """The loss that a model was trained with."""
+    from weft.losses import get_loss
+
+    return get_loss(model.loss, **model.loss_parameters)
+
+
+def _of_moments(moments: SecondMoments, slices: Sequence[ModelSlice]) -> _Matrices:
+    if moments.hessian is None:
+        raise DataError(
+            "there are no standard errors: a party keeps the Hessian of this model back, of which a "
+            "few undecided samples have nearly all; take a larger lambda"
+        )
+    if moments.hessian_error is None or len(moments.hessian) != 1:
+        raise malformed("moments", "are not one Hessian")
+    part = slices[0].moments
+    assert part is not None
+    count = moments.samples
+    return _Matrices(
+        curvature=count * moments.hessian[0],
+        information=None,
+        scores=None,
+        slopes=None,
+        error=count * float(moments.hessian_error.max()),
+        totals=None,
+        samples=count,
+        longest_row=part.longest_row,
+    )
+
+
+def _of_shares(
+    shares: Sequence[StatisticsShare | None],
+    slices: Sequence[ModelSlice],
+    loss: Loss,
+    kind: Kind,
+) -> _Matrices:
+    known = [share for share in shares if share is not None]
+    if len(known) < len(shares):
+        raise DataError(
+            "there are no standard errors, since a party was away at the end of the run, and sums "
+            "of the others are worth nothing without its own; train again with everyone"
+        )
+    for share in known:
+        if share.refusal:
+            raise DataError(f"there are no standard errors: {share.refusal}")
+    order, _, _ = column_order(slices)
+    values, samples = opened(known), known[0].samples
+    if len(values) != numbers_of(len(order), loss, kind):
+        raise malformed("words", "are not as many sums as the model has columns for")
+    totals = totals_in(values)
+    alike = {(share.samples, share.longest_row) for share in known} == {
+        (samples, known[0].longest_row)
+    }
+    if not alike or totals.samples != samples:
+        raise malformed("samples", "are not those that all parties added up")
+    matrices = [matrix[np.ix_(order, order)] for matrix in matrices_in(values, len(order))]
+    second = matrices[1] if len(matrices) > 1 else None
+    by_model = kind == "model"
+    return _Matrices(
+        curvature=matrices[0],
+        information=second if by_model and loss.name not in CANONICAL else None,
+        scores=None if by_model else second,
+        slopes=slopes_in(values, len(order))[order],
+        error=0.0,
+        totals=totals,
+        samples=samples,
+        longest_row=known[0].longest_row,
+    )
+
+
+def _gap(model: Model) -> float | None:
+    proof = model.certificate
+    return float(proof["primal"][0] - proof["dual"][0]) if proof else None
+
+
+def _mean_loss(model: Model, to_raw: Floats, coef: Floats, lam: Floats) -> float | None:
+    """P less the penalty."""
+    if not model.certificate:
+        return None
+    weights = np.linalg.solve(to_raw, coef)
+    return float(model.certificate["primal"][0]) - 0.5 * float((lam * weights**2).sum())

@@ -1,0 +1,246 @@
+"""A party's part in the sums that standard errors are made of, where all hold all columns.
+
+It adds up its own rows at the final model: of a sample that several parties hold, the one does that
+counts its loss. What it tells goes to readers in the letters of the model, under masks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.array_types import Flags, Floats, Ints
+from weft.crypto import Cipher
+from weft.crypto.primitives.seeded_words import Words
+from weft.errors import ConfigError, DataError, ProtocolError
+from weft.federation.messages import StatisticsShare
+from weft.federation.release.statistics_shares import LIMBS, masked_words
+from weft.federation.training_data import TrainingData
+from weft.inference.requirements import Kind, refuse_few_samples, refuse_few_sites
+from weft.inference.row_statistics import (
+    matrices_of,
+    numbers_of,
+    row_statistics,
+    weights_of_rows,
+)
+from weft.matching.party_view import PartyView
+from weft.solvers.base import InferringHalf
+from weft.solvers.sealed.reader_groups import ROWS_PER_NUMBER, Told, unions
+from weft.solvers.sealed.second_moment_guard import (
+    MANY_GROUPS,
+    numbers_told,
+    refuse_combinations,
+    refuse_few_rows,
+    refuse_few_weighed,
+    refuse_sparse,
+)
+from weft.solvers.settings import Settings
+
+#: Rows of equal weight for each column in sums of squared slopes, most of which are small.
+_SQUARED_ROWS = 2
+#: How far scores of one's own cells may be from those of the run, by what they come to.
+_SAME = 1e-6
+
+
+@dataclass(frozen=True)
+class StatisticsGuard:
+    """What a party insists on.
+
+    Attributes
+    ----------
+    least
+        Of how many rows each number must tell; one: any number.
+    foresee
+        Objects to how many numbers are told, with those of earlier runs.
+    """
+
+    least: int
+    foresee: Callable[[Told], None]
+
+
+class StatisticsParty:
+    """Makes a party's sums at the end of a run, if they tell no single rows.
+
+    Parameters
+    ----------
+    longest_row
+        No ‖x‖² of any party's rows is above it.
+    """
+
+    def __init__(
+        self,
+        party: str,
+        data: TrainingData,
+        settings: Settings,
+        cipher: Cipher,
+        guard: StatisticsGuard,
+        longest_row: float,
+    ) -> None:
+        if settings.inference == "none":
+            raise ProtocolError("sums for standard errors were asked for that no run is to have")
+        self._party, self._data, self._cipher, self._guard = party, data, cipher, guard
+        self._kind: Kind = settings.inference
+        self._loss, self._settings = settings.make_loss(), settings
+        self._longest_row = longest_row
+        #: Which model it told of, and what: masks hide one answer.
+        self._told: tuple[int | None, StatisticsShare] | None = None
+
+    @property
+    def _view(self) -> PartyView:
+        return self._data.view
+
+    @property
+    def _features(self) -> Ints:
+        """Local slots of its features, which all parties hold in the same order."""
+        slots = np.arange(self._view.n_columns)
+        kept: Ints = slots[slots != self._view.bias_slot]
+        return kept
+
+    @property
+    def _columns(self) -> int:
+        return len(self._features) + (self._data.bias is not None)
+
+    # ── before training ───────────────────────────────────────────────────────────────────
+
+    def check(self) -> None:
+        """Refuse sums that would tell single rows of this party to readers of the model."""
+        view, columns = self._view, self._columns
+        classes = self._data.classes
+        if classes is not None and len(classes) > 2:
+            raise ConfigError(f"party {self._party} refuses inference for more than two classes")
+        shared_by = view.column_sharers[view.column_cohort[self._features]]
+        if (shared_by != view.n_parties).any() or view.foreign.any():
+            raise ConfigError(
+                f"party {self._party} refuses inference in sums, since not all parties hold all "
+                "columns; set mode = 'sealed' in [privacy], or leave inference out"
+            )
+        refuse_few_samples(view.n_samples, columns)
+        refuse_few_sites(self._kind, view.n_parties)
+        matrices = matrices_of(self._loss, self._kind)
+        if view.n_parties > 1 and self._guard.least > 1:
+            cells = self._cells()[:, self._features]
+            for rows in self._regions():
+                refuse_few_rows(len(rows), columns, matrices)
+                refuse_sparse(cells[rows], self._guard.least)
+                refuse_combinations(cells[rows], self._guard.least)
+        told = numbers_told(columns, matrices)
+        everything = np.arange(view.n_rows)
+        self._guard.foresee(Told(((everything, told),), np.full(view.n_rows, told)))
+
+    def _regions(self) -> list[Ints]:
+        """Its rows that are trained on, and those of them that groups of other parties lack.
+
+        Readers that are parties take off what they hold themselves.
+        """
+        there = ~self._view.left_out
+        known = unions(self._held_by_others())
+        if known is None:
+            raise ConfigError(MANY_GROUPS)
+        regions = [there, *(there & ~some for some in known)]
+        found = {region.tobytes(): np.flatnonzero(region) for region in regions}
+        return [rows for rows in found.values() if len(rows)]
+
+    def _held_by_others(self) -> list[Flags]:
+        """Per other party, which of this one's rows it holds."""
+        view, sheets = self._view, self._view.row_sheets
+        held = []
+        for other in np.unique(sheets.holders[sheets.holders != view.party]).tolist():
+            cohorts = np.unique(sheets.cohort[sheets.holders == other])
+            held.append(np.isin(view.row_cohort, cohorts))
+        return held
+
+    # ── the sums ──────────────────────────────────────────────────────────────────────────
+
+    def share(self, half: InferringHalf, model: int | None) -> StatisticsShare:
+        """Its sums at a finished model, under masks; asked again, the same."""
+        if self._told is None:
+            self._told = model, self._made(half, model)
+        if self._told[0] != model:
+            raise ProtocolError(
+                f"party {self._party} has told its sums for standard errors of another model"
+            )
+        return self._told[1]
+
+    def _made(self, half: InferringHalf, model: int | None) -> StatisticsShare:
+        try:
+            values = self._sums(half, model)
+        except (ConfigError, DataError) as error:
+            # The model is not lost: its readers hear why it has no standard errors.
+            told = error.told
+            who = "" if told.startswith("party ") else f"party {self._party} "
+            return self._as_share(np.zeros((LIMBS, 0), np.uint64), refusal=f"{who}{told}")
+        return self._as_share(masked_words(values, self._cipher.masks, f"statistics {model}"))
+
+    def _as_share(self, words: Words, refusal: str = "") -> StatisticsShare:
+        return StatisticsShare(
+            words=words,
+            columns=self._own_columns(),
+            samples=self._view.n_samples,
+            longest_row=self._longest_row,
+            refusal=refusal,
+        )
+
+    def _own_columns(self) -> Ints:
+        """Which columns of the matrices its slice of the model has; the constant one is last."""
+        place = np.full(self._view.n_columns, self._columns - 1, np.int64)
+        place[self._features] = np.arange(len(self._features))
+        return place[self._data.released_columns()]
+
+    def _sums(self, half: InferringHalf, model: int | None) -> Floats:
+        view, loss = self._view, self._loss
+        counted = np.flatnonzero(view.counted_rows & view.trained_rows)
+        scores = half.closed_scores(model)
+        if scores is None:
+            raise ConfigError(
+                f"party {self._party} has no scores of a model that was never measured by itself; "
+                "train until the gap is reached"
+            )
+        x, z = self._design(half.weights(model), scores[counted, 0], counted)
+        given = self._data.given(self._settings)
+        offset = np.zeros(view.n_rows) if given is None else given.offset[:, 0]
+        weight = np.ones(view.n_rows) if given is None else given.weight[:, 0]
+        label = self._data.labels()[:, 0]
+        z, some = z + offset[counted], (label[counted], offset[counted], weight[counted])
+        if view.n_parties > 1 and self._guard.least > 1:
+            self._refuse_few_weighed(
+                counted, weights_of_rows(z, some[0], some[2], loss, self._kind)
+            )
+        values = row_statistics(x, z, *some, loss, self._kind)
+        assert len(values) == numbers_of(self._columns, loss, self._kind)
+        return values
+
+    def _refuse_few_weighed(self, counted: Ints, weights: list[Floats]) -> None:
+        """Refuse matrices of which few rows have nearly all."""
+        for rows in self._regions():
+            mine = np.isin(counted, rows)
+            if not mine.any():
+                continue
+            for weight, rows_each in zip(weights, (ROWS_PER_NUMBER, _SQUARED_ROWS), strict=False):
+                refuse_few_weighed(weight[mine], self._columns, self._guard.least, rows_each)
+
+    def _design(self, weights: Floats, scores: Floats, counted: Ints) -> tuple[Floats, Floats]:
+        """Cells of the rows it counts, the constant column last, and their scores.
+
+        ``scores`` are as the run added them up over all holders, in fixed point.
+        """
+        cells = self._cells()[counted]
+        x = cells[:, self._features]
+        own = x @ weights[self._features, 0]
+        if self._data.bias is not None:
+            x = np.column_stack([x, np.full(len(x), self._data.bias)])
+            own = own + weights[self._view.bias_slot, 0] * self._data.bias if len(x) else own
+        if (np.abs(own - scores) > _SAME * (1.0 + np.abs(own))).any():
+            raise DataError(
+                f"party {self._party} has other cells than another party for samples that both "
+                "hold, so that its sums would not be those of the model; let them agree on these "
+                "cells, or leave inference out",
+                told=f"party {self._party} has other cells than another party for samples that "
+                "both hold; let them agree on these, or leave inference out",
+            )
+        return x, own
+
+    def _cells(self) -> Floats:
+        """Its cells as they are in the table, whoever else holds them."""
+        return self._data.whole_cells()

@@ -1,0 +1,122 @@
+"""How far a model can be from the exact optimum of all samples, coefficient by coefficient.
+
+Let P be the mean loss with its penalty, w the model, w* the optimum, Δ = w − w*, J = ∇²P(w), and
+‖Δ‖² = ΔᵀJΔ. All families here have |l'''| ≤ l'': along a line, curvature changes at most like
+e^{±s}, s = max_i |x_iᵀΔ|, and s ≤ R‖Δ‖ with R² = max_i x_iᵀJ⁻¹x_i. Bounds for ‖Δ‖ follow, each a
+theorem:
+
+1. from the slope ∇P(w), where sums tell it, with δ² = ∇PᵀJ⁻¹∇P:
+   δ‖Δ‖ ≥ ∇PᵀΔ = ∫₀¹ ΔᵀJ(w − uΔ)Δ du ≥ ‖Δ‖² (1 − e^{−s})/s, so that ‖Δ‖ ≤ −log(1 − Rδ)/R if Rδ < 1;
+2. from the certificate, P(w) − P* ≤ gap:
+   gap ≥ ∫₀¹ (1 − u) ΔᵀJ(w − uΔ)Δ du ≥ ‖Δ‖² (1 − (1 + s)e^{−s})/s², so that with t = R‖Δ‖
+   1 − (1 + t)e^{−t} ≤ gap·R², if gap·R² < 1; for small gaps ‖Δ‖ ≤ √(2·gap), nearly;
+3. of a squared loss, whose curvature is constant, ‖Δ‖ = δ and ‖Δ‖ ≤ √(2·gap), without conditions.
+
+Then |cᵀΔ| ≤ ‖Δ‖·√(cᵀJ⁻¹c) for every c, which is at most ‖Δ‖·‖c‖/√λ_min(J). Besides, λ alone makes P
+strongly convex in the weights that it holds back, so that together they are no farther than
+√(2·gap/λ). The smallest bound counts.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq
+
+from weft.array_types import Floats
+from weft.inference.fit_statistics import FitStatistics
+
+#: Beyond this, a bound on t says nothing.
+_FARTHEST = 700.0
+#: How far a sum of slopes may be off by rounding, by what its terms come to.
+_ROUNDING = 1e-13
+
+
+class Certified(NamedTuple):
+    """How far coefficients, in units of the table, and P are from the optimum; inf: not known."""
+
+    distances: Floats
+    gap: float
+
+
+def certify(fit: FitStatistics) -> Certified:
+    """What slopes and certificate prove."""
+    gap = np.inf if fit.gap is None else max(fit.gap, 0.0)
+    by_curvature, by_slope = _by_curvature(fit, gap)
+    gap = min(gap, by_slope)
+    return Certified(np.minimum(by_curvature, _by_penalty(fit, gap)), float(gap))
+
+
+def _by_penalty(fit: FitStatistics, gap: float) -> Floats:
+    """√(2·gap/λ) for weights that λ holds back, in the units of the table."""
+    free = fit.penalty == 0
+    if free.all():
+        return np.full(len(free), np.inf)
+    longest = np.sqrt(2.0 * gap * fit.samples / fit.penalty[~free].min())
+    # All squares together are bounded, and so, by Cauchy and Schwarz, is every combination.
+    reach = longest * np.linalg.norm(fit.to_raw[:, ~free], axis=1)
+    needs_free = (fit.to_raw[:, free] != 0).any(axis=1)
+    distance: Floats = np.where(needs_free, np.inf, reach)
+    return distance
+
+
+def _by_curvature(fit: FitStatistics, gap: float) -> tuple[Floats, float]:
+    """Distances by the Hessian, less what its entries may be off, and P − P* by the slope."""
+    columns = len(fit.names)
+    whole = fit.curvature + np.diag(fit.penalty) - columns * fit.error * np.eye(columns)
+    values, vectors = np.linalg.eigh(whole / fit.samples)
+    if values[0] <= 0:
+        return np.full(columns, np.inf), np.inf
+    exact, square = fit.loss.name == "squared", fit.longest_row / float(values[0])
+    radius, proved = _of_gap(gap, square, exact=exact), np.inf
+    slope = _slope(fit)
+    if slope is not None:
+        told, off = slope
+        steepness = float(np.sqrt((((vectors.T @ told) ** 2) / values).sum()))
+        steepness += float(np.linalg.norm(off)) / float(np.sqrt(values[0]))
+        near = _of_slope(steepness, square, exact=exact)
+        # P is convex: it falls by no more than its slope along Δ.
+        radius, proved = min(radius, near), steepness * near
+    spread: Floats = np.sqrt((((fit.to_raw @ vectors) ** 2) / values).sum(axis=1))
+    return radius * spread, proved
+
+
+def _slope(fit: FitStatistics) -> tuple[Floats, Floats] | None:
+    """∇P at the model, and how far each entry may be off by rounding."""
+    if fit.slopes is None:
+        return None
+    weights = np.linalg.solve(fit.to_raw, fit.coef)
+    total = fit.slopes + fit.penalty * weights
+    # By Cauchy and Schwarz, Σ|l'x| is at most √(Σl'²/l'' · Σl''x²).
+    pearson = 0.0 if fit.totals is None else fit.totals.pearson
+    terms = np.sqrt(max(pearson, fit.samples) * np.diag(fit.curvature)) + np.abs(
+        fit.penalty * weights
+    )
+    return total / fit.samples, _ROUNDING * terms / fit.samples
+
+
+def _of_slope(steepness: float, square: float, *, exact: bool) -> float:
+    """‖Δ‖ at most, from the slope, where no xᵀJ⁻¹x is above ``square``."""
+    reach = float(np.sqrt(square))
+    if exact or steepness == 0:
+        return steepness
+    if not reach * steepness < 1.0:
+        return float("inf")
+    return -float(np.log1p(-reach * steepness)) / reach
+
+
+def _of_gap(gap: float, square: float, *, exact: bool) -> float:
+    """‖Δ‖ at most, from the gap."""
+    if exact or gap == 0:
+        return float(np.sqrt(2.0 * gap))
+    if not gap * square < 1.0 - 1e-12:
+        return float("inf")
+    if gap * square < 1e-9:
+        # Rounding would say less than the first terms: t²/2 − t³/3 ≤ 1 − (1 + t)e^{−t}.
+        return float(np.sqrt(2.0 * gap) * (1.0 + np.sqrt(2.0 * gap * square)))
+
+    def excess(t: float) -> float:
+        return float(-np.expm1(-t) - t * np.exp(-t) - gap * square)
+
+    return float(brentq(excess, 0.0, _FARTHEST)) / float(np.sqrt(square))

@@ -1,0 +1,113 @@
+"""What standard errors of a fit are computed from: sums over all samples at the final model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.array_types import Floats
+from weft.crypto.secret_bytes import StaysHere
+from weft.inference.requirements import FAMILY_NAMES, Kind
+from weft.losses import Loss
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over all samples beside the matrices.
+
+    With weight ω, offset o and score z of a sample, and l its loss, half its deviance:
+
+    Attributes
+    ----------
+    samples, weighted, shifted
+        How many samples there are; how many have a weight that is not one, and an offset.
+    weight
+        Σ ω.
+    loss, loss_without
+        Σ ω l(z), and Σ ω l(o): with no coefficient at all.
+    first, second
+        What an intercept alone is fitted from: Σ ω e^{(2−p)o} and Σ ω y e^{(1−p)o} of a log link
+        (p = 1 for counts, 2 for gamma), Σ ω and Σ ω (y − o) of others.
+    pearson
+        Σ ω (y − μ)²/V(μ).
+    constant
+        What log-likelihoods have besides; of gamma Σ log y, of gaussian Σ log ω.
+    """
+
+    samples: float
+    weighted: float
+    shifted: float
+    weight: float
+    loss: float
+    loss_without: float
+    first: float
+    second: float
+    pearson: float
+    constant: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FitStatistics(StaysHere):
+    """A fit, and the matrices of all samples at it; these stay in the process that opened them.
+
+    Matrices are in the units that the model was trained in: scaled columns, the constant one last.
+
+    Attributes
+    ----------
+    names, coef
+        Of all coefficients in the units of the table, the intercept last where there is one.
+    to_raw
+        Takes weights as they were trained to these.
+    samples
+        N.
+    curvature
+        N·∇²R = Σ ω l''(z) x xᵀ, of the losses alone.
+    information
+        The same with expected curvatures; None: it is not known, or the same.
+    scores
+        Σ s sᵀ of slopes s = ω l'(z) x of samples, or of their sums by site; None: not asked for.
+    slopes
+        Σ ω l'(z) x, which the penalty balances at the optimum; None: not known.
+    error
+        How far an entry of a matrix may be off.
+    penalty
+        Nλ of each weight; zero for a free intercept.
+    totals
+        None: only what the certificate tells is known.
+    mean_loss
+        1/N Σ ω l(z), from the certificate; None: there is none.
+    gap
+        P − P* at most, where P is the mean loss and penalty; None: nothing is certified.
+    longest_row
+        No ‖x‖² of a sample is above it, in units of training; infinite: nobody knows.
+    sites
+        How many parties took part.
+    """
+
+    names: NDArray[np.object_]
+    coef: Floats
+    to_raw: Floats
+    samples: int
+    loss: Loss
+    lam: float
+    curvature: Floats
+    information: Floats | None
+    scores: Floats | None
+    slopes: Floats | None
+    kind: Kind
+    error: float
+    penalty: Floats
+    totals: Totals | None
+    mean_loss: float | None
+    gap: float | None
+    longest_row: float
+    sites: int
+
+    def __repr__(self) -> str:
+        return f"FitStatistics of {len(self.names)} coefficients over {self.samples} samples"
+
+    @property
+    def family(self) -> str:
+        return FAMILY_NAMES[self.loss.name]
