@@ -59,7 +59,7 @@ def infer(
 def _summary(
     slices: Sequence[ModelSlice], model: Model, settings: Settings, moments: SecondMoments | None
 ) -> Summary:
-    loss = model_loss(model)
+    loss = settings.make_loss()
     kind: Kind = "model" if settings.inference == "none" else settings.inference
     if moments is not None:
         found = _of_moments(moments, slices)
@@ -100,18 +100,11 @@ def _summary(
     )
 
 
-def model_loss(model: Model) -> Loss:
-    """The loss that a model was trained with."""
-    from weft.losses import get_loss
-
-    return get_loss(model.loss, **model.loss_parameters)
-
-
 def _of_moments(moments: SecondMoments, slices: Sequence[ModelSlice]) -> _Matrices:
     if moments.hessian is None:
         raise DataError(
-            "there are no standard errors: a party keeps the Hessian of this model back, of which a "
-            "few undecided samples have nearly all; take a larger lambda"
+            "there are no standard errors: a party keeps the Hessian of this model back, of which "
+            "a few undecided samples have nearly all; take a larger lambda"
         )
     if moments.hessian_error is None or len(moments.hessian) != 1:
         raise malformed("moments", "are not one Hessian")

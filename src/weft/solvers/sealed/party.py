@@ -166,11 +166,11 @@ class SealedParty(SlopeShares):
     def _check_constant(self, constant: int) -> None:
         """See that the column whose weight is a vector of its own is the constant one, and free.
 
-        Whoever has labels knows which it is. Parties that were told otherwise have other pads.
+        Whoever counts losses has it. Parties that were told otherwise have other pads.
         """
         view, own = self._view, self._place.columns
         mine = int(own[view.bias_slot]) if self._free and view.bias_slot >= 0 else -1
-        knows = mine >= 0 or view.labelled.any() or not self._free or constant in own
+        knows = mine >= 0 or view.counts.any() or not self._free or constant in own
         if (knows and constant != mine) or not -1 <= constant < self._whole.n_columns:
             raise malformed("constant", "is not the column whose weight is free")
         counts = self._squared or self._context.tells_counts
