@@ -25,9 +25,9 @@ from weft.estimators.one_table import WEIGHT, table_tile
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing, TableSettings
 from weft.guards import OPEN, Terms
-from weft.report.evaluation import evaluation_of
 from weft.inference.coefficient_summary import Summary
 from weft.inference.requirements import wanted_inference
+from weft.report.evaluation import evaluation_of
 from weft.report.history import history_frame
 from weft.report.lambda_path import path_frame
 from weft.solvers.algorithm_choice import AUTO, settled
