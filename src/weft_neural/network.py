@@ -69,7 +69,7 @@ class Net(nn.Module):
         super().__init__()
         self.names = tuple(blocks)
         place = torch.device("cpu") if device is None else device
-        made = {name: _extractor(name, block, seed) for name, block in blocks.items()}
+        made = {name: first_extractor(name, block, seed) for name, block in blocks.items()}
         self.features = {
             name: feature_count(made[name], shape_of(name, blocks[name])) for name in made
         }
@@ -144,7 +144,8 @@ def shape_of(name: str, block: Block) -> tuple[int, ...]:
     return block.shape
 
 
-def _extractor(name: str, block: Block, seed: int) -> nn.Module:
+def first_extractor(name: str, block: Block, seed: int) -> nn.Module:
+    """A block's extractor before any step: the same at all who hold the block."""
     with _seeded(seed, f"extractor {name}"):
         return make_extractor(block.extractor, shape_of(name, block), block.options)
 

@@ -112,10 +112,7 @@ class Trainer:
     def _drawn(self, steps: int, drawing: bytes, purpose: str) -> torch.Tensor:
         if self._whole:
             return torch.arange(self._batch, device=self._device).expand(steps, -1)
-        digest = blake2b(drawing + f" {purpose}".encode(), digest_size=8).digest()
-        random = torch.Generator()
-        random.manual_seed(int.from_bytes(digest, "big") >> 1)
-        drawn = torch.randint(len(self._samples), (steps, self._batch), generator=random)
+        drawn = drawn_samples(len(self._samples), steps, self._batch, drawing, purpose)
         return drawn.to(self._device)
 
     def _step(self) -> None:
@@ -147,6 +144,16 @@ class Trainer:
         for flat, old in zip(self._flats, before, strict=True):
             flat.copy_(old)
         return graph
+
+
+def drawn_samples(
+    count: int, steps: int, batch: int, drawing: bytes, purpose: str
+) -> torch.Tensor:
+    """(steps, batch) numbers below ``count``, uniform; they depend on the last two."""
+    digest = blake2b(drawing + f" {purpose}".encode(), digest_size=8).digest()
+    random = torch.Generator()
+    random.manual_seed(int.from_bytes(digest, "big") >> 1)
+    return torch.randint(count, (steps, batch), generator=random)
 
 
 @torch.no_grad()

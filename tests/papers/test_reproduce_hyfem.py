@@ -108,7 +108,7 @@ def test_rounds_steps_and_extractors_are_those_of_the_texts(names, rounds, extra
 def test_the_2020_text_has_three_methods_and_a_rate_that_falls():
     plans = list(setup("2020-m8").plans(("p1",), ()))
     found = [plan.settings(BLOCKS) for plan in plans if plan.kind == "hyfem"]
-    assert [s.pulls for s in found] == [(0, 0), (0.1, 0.1), (0.5, 0.5)]
+    assert [s.pulls for s in found] == [(0, 0), (1, 0.1), (1, 0.5)]
     assert {s.batch for s in found} == {32}
     rates = [found[0].rate_at(turn) for turn in (1, 8, 9, 17, 25)]
     np.testing.assert_allclose(rates, [0.005, 0.005, 0.001, 0.0002, 0.00004])

@@ -147,7 +147,7 @@ class _Procedure:
                 table = pricing.squared_costs(neurons, others)
             openings = np.full(len(neurons), self._penalties[layer], dtype=table.dtype)
             steps = np.zeros(free, dtype=table.dtype)
-        return _numbered(assign(table, openings, steps), others.rows, old)
+        return numbered(assign(table, openings, steps), others.rows, old)
 
     def _penalty(self, layer: int, n_inputs: int) -> float:
         """What a new row costs: as set, or from the size of all neurons."""
@@ -174,7 +174,7 @@ def _shuffled(parties: Sequence[Classifier], random: np.random.Generator) -> lis
     return [parties[number] for number in random.permutation(len(parties))]
 
 
-def _numbered(chosen: Ints, existing: Ints, old: Ints | None) -> Ints:
+def numbered(chosen: Ints, existing: Ints, old: Ints | None) -> Ints:
     """Numbers of the server's rows: a neuron that had a row of its own keeps its number."""
     new = chosen == NEW
     rows = np.where(new, NEW, existing[chosen])

@@ -134,7 +134,7 @@ class Setup:
         self._neural = dict(config["neural"])
         #: Rounds of the config, before a trial made them fewer.
         self.rounds: int = self._neural["rounds"]
-        self._changes = dict(changes or {})
+        self.changes = dict(changes or {})
 
     def plans(
         self, parties: Sequence[str], common: Sequence[str], kinds: Sequence[Kind] = KINDS
@@ -170,7 +170,7 @@ class Setup:
             label=label,
             scene=self.scene,
             options=self.options,
-            neural={**self._neural, **changes, **self._changes},
+            neural={**self._neural, **changes, **self.changes},
             party=party,
         )
 
