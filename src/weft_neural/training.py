@@ -146,9 +146,7 @@ class Trainer:
         return graph
 
 
-def drawn_samples(
-    count: int, steps: int, batch: int, drawing: bytes, purpose: str
-) -> torch.Tensor:
+def drawn_samples(count: int, steps: int, batch: int, drawing: bytes, purpose: str) -> torch.Tensor:
     """(steps, batch) numbers below ``count``, uniform; they depend on the last two."""
     digest = blake2b(drawing + f" {purpose}".encode(), digest_size=8).digest()
     random = torch.Generator()

@@ -89,9 +89,9 @@ def together(images, chosen, **options):
 
 
 @pytest.mark.release
-@pytest.mark.parametrize(("rounds", "close"), [(1, 1e-4), (2, 1e-2)])
+@pytest.mark.parametrize(("rounds", "close"), [(1, 1e-4), (2, 5e-2)])
 def test_rounds_are_those_of_a_federation(images, rounds, close):
-    """Normalising by twelve samples, a second step makes rounding a thousand times as large."""
+    """In a second round a ReLU that rounding tips over changes all gradients before it a little."""
     chosen = settings(rounds=rounds)
     judge = ServerJudge(*images[1], device="cpu")
     expected = NeuralFederation(sources(images), device="cpu").train(
