@@ -65,8 +65,8 @@ def coefficients_section(source: Source) -> Html:
 def _words(ratio: str | None) -> str:
     if ratio is None:
         return "By how much the response changes with one unit of a column, all others the same."
-    what = {"odds ratio": "odds", "rate ratio": "rate"}.get(ratio, "mean")
-    return f"By what the {what} is multiplied for one more unit of a column, all others the same."
+    what = {"odds ratio": "odds are", "rate ratio": "rate is"}.get(ratio, "mean is")
+    return f"By what the {what} multiplied for one more unit of a column, all others the same."
 
 
 def _measures(found: dict[str, Any]) -> list[tuple[str, object]]:
