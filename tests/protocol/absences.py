@@ -59,6 +59,8 @@ MODES = {
     "subspace.gather.send": "it speaks for all of its cohorts",
     "subspace.point.model": "no model is kept",
     "subspace.search.ascent": "less is told: no ascended dual vector",
+    "subspace.search.moments": "less is told: no second moments",
+    "subspace.search.stretched": "less is told: no dual vectors at multiples of the target",
     "subspace.search.later": "vectors are told now, in a sum over everyone or as noise",
     "subspace.search.send": "it speaks for all of its cohorts",
     "subspace.spread.first": "less is told: no mean of ‖x‖²",

@@ -96,21 +96,26 @@ def test_the_forecast_of_waiting_is_what_draws_take(parties, fraction):
     )
 
 
-@pytest.mark.parametrize("participation", [0.5, {"cyclic": 2}])
 @pytest.mark.parametrize(
-    ("solver", "loss", "cipher"),
-    [("cutting-planes", "hinge", "pad"), ("lbfgs", "logistic", "plain")],
+    ("solver", "loss", "cipher", "rules"),
+    [
+        ("lbfgs", "logistic", "plain", ("everyone", 0.5)),
+        ("cutting-planes", "hinge", "pad", ("everyone", {"cyclic": 2})),
+        ("span-newton", "logistic", "pad", ("everyone", 0.5)),
+    ],
 )
-def test_the_model_is_that_of_a_run_with_everyone_to_the_bit(
-    tables, solver, loss, cipher, participation
+def test_the_model_does_not_depend_on_who_comes_when_to_the_bit(
+    tables, solver, loss, cipher, rules
 ):
     split = SPLITS["grid"](tables.digits(200), k=2, q=2)
     runs = []
-    for more in ({}, {"participation": participation}):
-        settings = Settings(lam=1e-2, loss=loss, solver=solver, cipher=cipher, gap=1e-2, **more)
+    for rule in rules:
+        settings = Settings(
+            lam=1e-2, loss=loss, solver=solver, cipher=cipher, gap=1e-2, participation=rule
+        )
         runs.append(Federation(split.parties, HOW).train(settings))
-    there, away = runs
-    assert there.model.coef.tobytes() == away.model.coef.tobytes()
-    assert there.result.certificate == away.result.certificate
-    assert there.result.certificate.gap <= 1e-2
-    assert away.meter.round_trips > 1.5 * there.meter.round_trips
+    often, seldom = runs
+    assert often.model.coef.tobytes() == seldom.model.coef.tobytes()
+    assert often.result.certificate == seldom.result.certificate
+    assert often.result.certificate.gap <= 1e-2
+    assert seldom.meter.round_trips > 1.2 * often.meter.round_trips

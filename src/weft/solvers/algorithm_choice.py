@@ -231,14 +231,14 @@ def _choice(settings: Settings, saves: bool) -> tuple[str, str]:
         return flexible.name, f"solver: {flexible.name}, since {why}"
     smooth = settings.make_loss().smooth
     losses, kind = ("smooth", "is smooth") if smooth else ("kinks", "has kinks")
-    name = recommended(lambda algorithm: algorithm.losses == losses).name
-    when = "" if _complete(settings) else "; its questions wait until every party has come by"
+    fitting = [a for a in ALGORITHMS.values() if a.ours and a.losses == losses]
+    if not settings.all_take_part and settings.sum_noise is None:
+        # Every phase waits for the last party: those that need few of them come first. Second
+        # moments have no noise.
+        fitting.sort(key=lambda algorithm: not algorithm.saves_trips)
+    name = fitting[0].name
+    when = "" if settings.all_take_part else "; its questions wait until every party has come by"
     return name, f"solver: {name}, since loss '{settings.loss}' {kind}{when}"
-
-
-def _complete(settings: Settings) -> bool:
-    """Whether everyone takes part in every iteration."""
-    return settings.participation in ("everyone", 1)
 
 
 def _check(algorithm: Algorithm, settings: Settings, saves: bool, warm: bool) -> None:
@@ -264,7 +264,7 @@ def _check(algorithm: Algorithm, settings: Settings, saves: bool, warm: bool) ->
             f"solver '{name}' penalises the intercept like any other weight; set "
             f"penalize_intercept = true, or use a smooth loss with one of {able}"
         )
-    if algorithm.everyone and not algorithm.waits and not _complete(settings):
+    if algorithm.everyone and not algorithm.waits and not settings.all_take_part:
         raise ConfigError(
             f"solver '{name}' needs every party in every iteration, but participation is "
             f"{settings.participation!r}; let solver = 'auto' choose, or use "

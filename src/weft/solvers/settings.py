@@ -291,6 +291,11 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
         """Whether HyFDCA can train this problem."""
         return self.penalize_intercept and self.make_loss().bounded
 
+    @property
+    def all_take_part(self) -> bool:
+        """Whether everyone takes part in every iteration."""
+        return self.participation in ("everyone", 1)
+
     def frees_intercept(self, has_one: bool) -> bool:
         """Whether there is an intercept that λ does not hold back."""
         return has_one and not self.penalize_intercept

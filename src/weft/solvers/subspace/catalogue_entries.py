@@ -18,6 +18,7 @@ from weft.solvers.subspace.coordinator import (
     CuttingPlanesCoordinator,
     LbfgsCoordinator,
     NewtonCgCoordinator,
+    SpanNewtonCoordinator,
 )
 from weft.solvers.subspace.newton_cg_solver import MOST_PRODUCTS
 from weft.solvers.subspace.party import SubspaceParty
@@ -156,5 +157,23 @@ SUBSPACE = (
         forecast=SubspaceForecast(
             most=1 + MOST_PRODUCTS + 1 + 1, usual=12.0, fitted=(23.0, 0.12, 0.12)
         ),
+    ),
+    _subspace(
+        "span-newton",
+        SpanNewtonCoordinator,
+        about="Newton's method in the span of all vectors; smooth losses, parties come and go",
+        reads=("patience", "when_missing"),
+        losses="smooth",
+        saves_trips=True,
+        weighs_samples=True,
+        any_curvature=True,
+        free_intercept=True,
+        coordinator_sees=(
+            "ciphertexts; totals of losses, norms and second moments of products; inner products "
+            "of combined dual vectors"
+        ),
+        trips="2; 3 with holders without labels",
+        reference="ours",
+        forecast=SubspaceForecast(most=3 + 1 + 1, usual=3.0, fitted=(2.1, 0.21, 0.47)),
     ),
 )

@@ -25,6 +25,7 @@ from weft.solvers.subspace.cutting_planes_solver import CuttingPlanes
 from weft.solvers.subspace.lbfgs_solver import Lbfgs
 from weft.solvers.subspace.newton_cg_solver import NewtonCg
 from weft.solvers.subspace.round_trips import Exchange
+from weft.solvers.subspace.span_newton_solver import LEAST_DIRECTIONS, SpanNewton
 from weft.solvers.subspace.subspace_algebra import Subspace, gaps_of
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.gap_certificate import Certificate
@@ -304,3 +305,15 @@ class LbfgsCoordinator(SubspaceCoordinator):
 class NewtonCgCoordinator(SubspaceCoordinator):
     def solver(self, subspace: Subspace) -> Solver:
         return NewtonCg(subspace)
+
+
+class SpanNewtonCoordinator(SubspaceCoordinator):
+    def solver(self, subspace: Subspace) -> Solver:
+        exchange = subspace.exchange
+        if exchange.most_directions >= LEAST_DIRECTIONS:
+            return SpanNewton(subspace)
+        exchange.notes.append(
+            "some party counts too few samples to tell second moments of "
+            f"{LEAST_DIRECTIONS} vectors under min_batch: directions come from L-BFGS instead"
+        )
+        return Lbfgs(subspace)

@@ -1,6 +1,8 @@
-"""How fine a table of losses may be: a fine one tells about single samples."""
+"""How fine tables of losses and of second moments may be: fine ones tell about single samples."""
 
 from __future__ import annotations
+
+import math
 
 #: Points at which losses, or dual vectors, may be asked for at once: finer tables say more about
 #: single samples.
@@ -19,3 +21,19 @@ def most_steps(samples: int, min_batch: int) -> int:
     if min_batch == 1 or not samples:
         return MOST_STEPS
     return max(_FEWEST, min(MOST_STEPS, samples // min_batch))
+
+
+#: Vectors of which second moments may be asked for at once.
+MOST_DIRECTIONS = 64
+
+
+def most_directions(samples: int, min_batch: int) -> int:
+    """Vectors of whose products, of so many samples, a party tells second moments.
+
+    Of k vectors there are k (k + 1)/2: one for ``min_batch`` samples at most. A party that counts
+    no sample's loss tells nothing.
+    """
+    if min_batch == 1 or not samples:
+        return MOST_DIRECTIONS
+    moments = samples // min_batch
+    return min(MOST_DIRECTIONS, (math.isqrt(8 * moments + 1) - 1) // 2)

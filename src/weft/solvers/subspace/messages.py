@@ -162,7 +162,9 @@ class Ascent(Part):
 class SearchRequest(DualsRequest, kw_only=True):
     """Asks for losses on the way to a target, and for dual vectors at guessed steps.
 
-    Without ``point`` the target is the point whose z comes along.
+    Without ``point`` the target is the point whose z comes along. ``stretched`` asks for further
+    dual vectors, at multiples of the target. With ``moments``, also for second moments of the Z
+    of all vectors, weighed by l'' at the first guessed step.
     """
 
     steps: Annotated[
@@ -171,10 +173,15 @@ class SearchRequest(DualsRequest, kw_only=True):
     at: Annotated[Floats, _AT]
     point: Annotated[Floats | None, _POINT] = None
     ascent: Ascent | None = None
+    stretched: Annotated[
+        Floats | None, coefficients("of the target at further dual vectors", "vectors", "problems")
+    ] = None
+    moments: Annotated[bool, _WISH] = False
 
 
 class SearchReply(DualsReply, kw_only=True):
     losses: Annotated[bytes, scalars("its losses along the way")]
+    moments: Annotated[bytes | None, scalars("its part of second moments of Z of vectors")] = None
 
 
 class GatherRequest(DualsRequest):

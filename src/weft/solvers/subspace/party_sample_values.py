@@ -196,13 +196,11 @@ class Rows:
 
     # ── dual vectors ──────────────────────────────────────────────────────────────────────
 
-    def duals_at(self, steps: Floats) -> Floats:
-        """−l' at some steps along the way, side by side."""
+    def duals_at(self, shares: Floats) -> Floats:
+        """−l' at mixtures of point and target (mixtures × 2 × problems), side by side."""
         found = [
-            self._trained(
-                self._weighed(self._loss.u(self._mixed(np.stack([1.0 - some, some])), self._labels))
-            )
-            for some in steps
+            self._trained(self._weighed(self._loss.u(self._mixed(some), self._labels)))
+            for some in shares
         ]
         return np.hstack(found) if found else np.zeros((len(self._z), 0))
 
@@ -258,6 +256,16 @@ class Rows:
         """l'' · z of a direction: what the Hessian makes of it."""
         z = self.vectors.combine(direction)
         return self._trained(self._weighed(self._loss.curvature(self._z, self._labels)) * z)
+
+    def moments(self, step: Floats) -> Floats:
+        """1/N Σ l'' Z_j Z_k over the rows counted here, for all pairs j ≤ k: (pairs × problems).
+
+        l'' is that at a step on the way from the point to the target.
+        """
+        z = self._mixed(np.stack([1.0 - step, step]))
+        bend = self._trained(self._weighed(self._loss.curvature(z, self._labels)))
+        found = self.vectors.moments(bend, self._counted)
+        return found[np.triu_indices(len(found))] / self._n_samples
 
     def _trained(self, a: Floats) -> Floats:
         return a if self._training is None else np.where(self._training, a, 0.0)

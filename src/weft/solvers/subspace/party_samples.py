@@ -13,7 +13,7 @@ from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
 from weft.solvers.subspace.held_out_scores import HeldOutScores
-from weft.solvers.subspace.loss_table_limit import MOST_STEPS, most_steps
+from weft.solvers.subspace.loss_table_limit import MOST_STEPS, most_directions, most_steps
 from weft.solvers.subspace.measurement_limit import MeasurementLimit
 from weft.solvers.subspace.messages import (
     CloseReply,
@@ -173,7 +173,12 @@ class SampleSide:
             target = vectors.combine(message.point)
         self._rows.aim(target)
         guesses = self._steps(message.at, "at", width)
-        duals, shares = self._guess(guesses), _shares(guesses)
+        shares = _shares(guesses)
+        if message.stretched is not None:
+            # The same scores, times something: other slopes of the same samples.
+            some = self._steps(message.stretched, "stretched", width)
+            shares = np.concatenate([shares, np.stack([np.zeros_like(some), some], axis=1)])
+        duals = self._guess(guesses, shares)
         if message.ascent is not None:
             # Another guess: where a step of coordinate ascent and its momentum lead.
             sized(message.ascent.weights, "ascent.weights", None, width)
@@ -198,7 +203,21 @@ class SampleSide:
         if self.duals.shape[1]:
             reply.offsets = self._offsets()
             self._tell_duals(message, reply)
+        if message.moments:
+            reply.moments = self._moments(message)
         return reply
+
+    def _moments(self, message: SearchRequest) -> bytes:
+        """Second moments of the vectors' Z, at the first guessed step."""
+        view, vectors = self._view, len(self._rows.vectors)
+        if not len(message.at):
+            raise malformed("moments", "are asked for at no step")
+        if vectors > most_directions(int(view.counted_rows.sum()), view.min_batch):
+            raise ProtocolError(
+                f"a message asks for second moments of {vectors} vectors, which are too many for "
+                f"the samples counted here and min_batch = {view.min_batch}"
+            )
+        return self._packed("moments", self._rows.moments(message.at[0]).ravel().tolist())
 
     def take_gather(self, message: GatherRequest) -> None:
         """Make dual vectors at some steps, or what the Hessian makes of a direction."""
@@ -209,7 +228,7 @@ class SampleSide:
             self._collect(self._rows.bent(message.direction))
         else:
             steps = self._steps(message.at, "at", width)
-            self._collect(self._rows.duals_at(steps), _shares(steps))
+            self._collect(self._rows.duals_at(_shares(steps)), _shares(steps))
         self._due = message.later
 
     def tell_gather(self, message: GatherRequest) -> GatherReply:
@@ -236,12 +255,15 @@ class SampleSide:
 
     # ── dual vectors ──────────────────────────────────────────────────────────────────────
 
-    def _guess(self, guesses: Floats) -> Floats:
-        """Dual vectors at guessed steps; a bad guess may lie beyond what can be added."""
-        duals, limit = self._rows.duals_at(guesses), self._largest_dual
+    def _guess(self, guesses: Floats, shares: Floats) -> Floats:
+        """Dual vectors at guessed steps; a bad guess may lie beyond what can be added.
+
+        ``shares`` of point and target are those of the guesses, and of others behind them.
+        """
+        duals, limit = self._rows.duals_at(shares), self._largest_dual
         self._guesses = guesses
         beyond = (np.abs(duals) > limit).any(axis=0)
-        self._cut_off = np.asarray(beyond).reshape(guesses.shape)
+        self._cut_off = np.asarray(beyond).reshape(len(shares), guesses.shape[1])[: len(guesses)]
         # What is cut off is still a dual vector, if not the gradient of that point.
         return np.clip(duals, -limit, limit) if beyond.any() else duals
 

@@ -97,6 +97,15 @@ class Vectors:
                 out[j, k] = inner(mine, other)
         return out
 
+    def moments(self, weights: Floats, chosen: Ints) -> Floats:
+        """Σ_i weight_i v_ji v_ki over the chosen slots: (held × held × problems)."""
+        held, width = len(self._held), weights.shape[1]
+        out = np.empty((held, held, width))
+        for p in range(width):
+            columns = np.stack([vector[chosen, p] for vector in self._held], axis=1)
+            out[:, :, p] = columns.T @ (columns * weights[chosen, p, None])
+        return out
+
 
 def combined(vectors: Sequence[Floats], coefficients: Floats) -> Floats:
     """Σ_j coefficients[j] · vector_j, per problem."""

@@ -24,7 +24,7 @@ from weft.solvers.subspace.ask_until_answered import (
     RepeatedAsking,
 )
 from weft.solvers.subspace.class_fold_problems import Problems
-from weft.solvers.subspace.loss_table_limit import most_steps
+from weft.solvers.subspace.loss_table_limit import most_directions, most_steps
 from weft.solvers.subspace.messages import (
     CLOSE,
     EVALUATE,
@@ -45,6 +45,7 @@ from weft.solvers.subspace.messages import (
     InheritRequest,
     PointReply,
     PointRequest,
+    SearchReply,
     SearchRequest,
     SpreadRequest,
 )
@@ -122,6 +123,10 @@ class Exchange(RepeatedAsking):
         samples = [max(n - holdings.rare, min(n, 1)) for n in counted(holdings)]
         #: Points at which losses may be asked for at once.
         self.most_steps = min(most_steps(n, holdings.terms.min_batch) for n in samples)
+        #: Vectors of which second moments may be asked for.
+        self.most_directions = min(most_directions(n, holdings.terms.min_batch) for n in samples)
+        #: Those that the last search brought (vectors × vectors × problems), if any.
+        self.moments: Floats | None = None
         self._speakers = CohortSpeakers(holdings, labelled=True)
         #: A hash of what holders of labels were asked last.
         self._question = b""
@@ -218,16 +223,21 @@ class Exchange(RepeatedAsking):
         steps: Floats,
         guesses: Floats,
         ascent: Ascent | None = None,
+        stretched: Floats | None = None,
+        moments: bool = False,
     ) -> tuple[Floats, Floats, Floats | None]:
         """Losses on the way to a target, and new dual vectors at guessed steps.
 
-        With ``ascent``, another one that coordinate ascent from a mixture proposes.
+        With ``ascent``, another one that coordinate ascent from a mixture proposes, and before it
+        some at the target times what ``stretched`` says. With
+        ``moments``, second moments of the vectors held at the first guess, which are kept here.
 
         Returns losses (steps × problems), offsets (vectors × problems) and, where rows give
         them, inner products with the vectors held.
         """
         held, width = len(coefficients), self.problems.width
-        new = (len(guesses) + (ascent is not None)) * self.settings.groups
+        new = len(guesses) + (0 if stretched is None else len(stretched)) + (ascent is not None)
+        new *= self.settings.groups
         sums = self._sums_of_duals(new) if new else PhaseSums()
 
         def build(asked: Sequence[str], round_: int) -> dict[str, SearchRequest]:
@@ -240,6 +250,8 @@ class Exchange(RepeatedAsking):
                     at=guesses,
                     point=coefficients if self.stored else None,
                     ascent=ascent,
+                    stretched=stretched,
+                    moments=moments,
                 )
                 for party, common in self._dual_heads(asked, round_, moved).items()
             }
@@ -248,6 +260,7 @@ class Exchange(RepeatedAsking):
         self._z = None
         self.held += sum(answer.held for answer in answers.values())
         losses = _total(answers, "losses", len(steps) * width).reshape(len(steps), width)
+        self.moments = _symmetric(answers, held, width) if moments else None
         offsets = np.zeros((0, width))
         cross = None
         if new:
@@ -447,6 +460,16 @@ class Exchange(RepeatedAsking):
             return messages
 
         self._ask_all(FOLLOW, self.holdings.parties, build, PhaseSums(self._v))
+
+
+def _symmetric(answers: Mapping[str, SearchReply], held: int, width: int) -> Floats:
+    """Totals of second moments, of which each pair came once: (held × held × problems)."""
+    above = np.triu_indices(held)
+    pairs = _total(answers, "moments", len(above[0]) * width).reshape(-1, width)
+    out = np.empty((held, held, width))
+    out[above] = pairs
+    out.transpose(1, 0, 2)[above] = pairs
+    return out
 
 
 def _total(answers: Mapping[str, Message], field: str, count: int) -> Floats:

@@ -1,0 +1,130 @@
+"""Newton's method in the span of all vectors: certified, in fewer phases than L-BFGS."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from weft.data import SPLITS, Table
+from weft.errors import ProtocolError
+from weft.federation.local_federation import Federation, Preprocessing
+from weft.guards import Terms
+from weft.solvers.settings import Settings
+from weft.solvers.subspace.loss_table_limit import MOST_DIRECTIONS, most_directions
+from weft.solvers.subspace.party_sample_values import Rows
+
+HOW = Preprocessing(intercept=True)
+LAM = 1e-4
+
+
+@pytest.fixture(scope="module")
+def table():
+    random = np.random.default_rng(3)
+    # Columns of very different lengths: many iterations.
+    block = random.standard_normal((4500, 20)) * np.geomspace(0.05, 2.0, 20)
+    labels = np.where(block @ random.standard_normal(20) + random.logistic(size=4500) > 0, 1, -1)
+    ids = np.arange(4500).astype(str).astype(object)
+    features = np.array([f"x{j}" for j in range(20)], dtype=object)
+    return Table(ids, features, block, labels, task="classification", name="lengths")
+
+
+@pytest.fixture(scope="module")
+def best(table):
+    """P* by scipy, on the pooled table with a constant column."""
+    block = np.hstack([table.block, np.ones((len(table.block), 1))])
+
+    def value(w):
+        margins = table.labels * (block @ w)
+        slope = -(block.T @ (table.labels * expit(-margins))) / len(block) + LAM * w
+        return np.logaddexp(0.0, -margins).mean() + 0.5 * LAM * w @ w, slope
+
+    found = minimize(value, np.zeros(21), jac=True, options={"gtol": 1e-9, "maxiter": 5000})
+    return found.fun
+
+
+def trained(table, solver, **more):
+    split = SPLITS["grid"](table, k=3, q=3)
+    settings = Settings(lam=LAM, loss="logistic", solver=solver, gap=1e-5, **more)
+    # Of few samples, few second moments are told.
+    terms = Terms(ciphers=(settings.cipher,), min_batch=2)
+    return Federation(split.parties, HOW, terms=terms).train(settings)
+
+
+def test_certificates_hold_at_every_iteration_where_one_of_nine_comes(table, best):
+    run = trained(table, "auto", participation=0.12)
+    assert run.result.certificate.gap <= 1e-5
+    for record in run.result.history:
+        primal, dual = record.primal, record.dual
+        assert dual <= best * (1 + 1e-9)
+        assert primal >= best * (1 - 1e-9)
+    (primal,) = run.result.certificate.primal
+    assert primal == pytest.approx(best, rel=1e-5)
+
+
+def test_it_takes_fewer_phases_than_lbfgs(table):
+    ours, theirs = (trained(table, s, cipher="plain") for s in ("span-newton", "lbfgs"))
+    assert ours.result.certificate.gap <= 1e-5
+    assert len(ours.result.history) <= 0.7 * len(theirs.result.history)
+
+
+def test_small_tables_tell_no_second_moments(tables):
+    split = SPLITS["grid"](tables.digits(200), k=2, q=2)
+    settings = Settings(lam=1e-2, loss="logistic", solver="span-newton", gap=1e-2, cipher="plain")
+    messages = []
+    federation = Federation(
+        split.parties,
+        HOW,
+        terms=Terms(ciphers=("plain",), allow_pairs=True),
+        record=messages.append,
+    )
+    run = federation.train(settings)
+    assert any("directions come from L-BFGS" in note for note in run.result.notes)
+    searches = [m for m in messages if m.phase == "subspace.search"]
+    assert searches
+    for search in searches:
+        assert search.reply["losses"]
+        assert not search.message.get("moments")
+        assert not search.reply.get("moments")
+
+
+@pytest.mark.parametrize(
+    ("samples", "least", "vectors"),
+    [(0, 10, MOST_DIRECTIONS), (100, 1, MOST_DIRECTIONS), (100, 10, 4), (99, 10, 3), (10, 10, 1)],
+)
+def test_moments_are_no_more_than_samples_allow(samples, least, vectors):
+    assert most_directions(samples, least) == vectors
+    if samples and least > 1:
+        assert vectors * (vectors + 1) / 2 <= samples / least
+
+
+def test_a_party_refuses_moments_of_more_vectors(table, monkeypatch):
+    """A coordinator that reckons with min_batch = 1 is refused by parties that do not."""
+    monkeypatch.setattr(
+        "weft.solvers.subspace.round_trips.most_directions", lambda samples, least: 64
+    )
+    monkeypatch.setattr("weft.solvers.subspace.party_samples.most_directions", lambda *_: 3)
+    with pytest.raises(ProtocolError, match="second moments of 5 vectors, which are too many"):
+        trained(table, "span-newton", cipher="plain")
+
+
+def test_moments_are_those_of_the_products(table, monkeypatch):
+    """Against products formed from the pooled table, at the point that the party guessed."""
+    seen = []
+    told = Rows.moments
+
+    def kept(self, step):
+        found = told(self, step)
+        z = self._mixed(np.stack([1.0 - step, step]))
+        seen.append((self, z.copy(), [v.copy() for v in self.vectors._held], found))
+        return found
+
+    monkeypatch.setattr(Rows, "moments", kept)
+    trained(table, "span-newton", cipher="plain", iterations=3)
+    rows, z, vectors, found = seen[-1]
+    chosen = rows._counted
+    slope = expit(z[chosen, 0]) * expit(-z[chosen, 0])
+    columns = np.stack([v[chosen, 0] for v in vectors], axis=1)
+    wanted = np.einsum("i,ij,ik->jk", slope, columns, columns) / 4500
+    np.testing.assert_allclose(found[:, 0], wanted[np.triu_indices(len(vectors))], rtol=1e-9)
