@@ -1,10 +1,10 @@
 """Round trips to a certified gap where parties come and go, beside HyFDCA at the same number.
 
-``auto`` trains each problem with everyone, and with 0.9, 0.5 and 0.1 of the parties in a round trip
-(rounded down, one at least), under the careful terms and with a blind coordinator. A question waits
-until all whom it concerns have come by, and every turn counts as a round trip, whoever comes.
-Round trips count from the first message, matching, setting up and closing included; the first two
-are done with everyone.
+``span-newton`` (logistic) or ``auto`` (hinge) trains each problem with everyone, and with 0.9, 0.5
+and 0.1 of the parties in a round trip (rounded down, one at least), under the careful terms and
+with a blind coordinator. A question waits until all whom it concerns have come by, and every turn
+counts as a round trip, whoever comes. Round trips count from the first message, matching, setting
+up and closing included; the first two are done with everyone.
 
 HyFDCA (``safe`` and ``practical``) trains under the same participation, without guards and with
 cipher ``plain``, to save time, until it has taken as many round trips, or for ``--hyfdca-seconds``.
@@ -85,7 +85,7 @@ def ours(case: Case, there: str | float, bar: int) -> Settings:
     return Settings(
         lam=case.lam,
         loss=case.loss,
-        solver="auto",
+        solver="span-newton" if case.loss == "logistic" else "auto",
         gap=case.gap,
         round_trips=BEYOND * bar,
         participation=there,
@@ -131,7 +131,7 @@ def one_rule(
 
 
 def certified_rows(report: Report, case: Case, split: Split, runs: list[tuple[str, Run]]) -> None:
-    """Every certificate on the way beside what a central solver finds on the pooled table."""
+    """The last certificate beside what a central solver finds on the pooled table."""
     table = pool(without_rare_cells(split))
     classes = runs[0][1].model.classes
     assert classes is not None

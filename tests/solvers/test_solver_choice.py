@@ -24,8 +24,7 @@ def test_the_loss_chooses_whoever_comes(loss, participation):
     settings, reason = resolve(
         Settings(lam=1e-2, loss=loss, solver="auto", participation=participation)
     )
-    smooth = "lbfgs" if participation == "everyone" else "span-newton"
-    assert settings.solver == ("cutting-planes" if loss in KINKS else smooth)
+    assert settings.solver == ("cutting-planes" if loss in KINKS else "lbfgs")
     assert settings.solver in reason
     assert loss in reason
     assert ("wait until every party has come by" in reason) == (participation != "everyone")

@@ -13,6 +13,7 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.loss_table_limit import MOST_DIRECTIONS, most_directions
+from weft.solvers.subspace.messages import SearchRequest
 from weft.solvers.subspace.party_sample_values import Rows
 
 HOW = Preprocessing(intercept=True)
@@ -23,9 +24,9 @@ LAM = 1e-4
 def table():
     random = np.random.default_rng(3)
     # Columns of very different lengths: many iterations.
-    block = random.standard_normal((4500, 20)) * np.geomspace(0.05, 2.0, 20)
-    labels = np.where(block @ random.standard_normal(20) + random.logistic(size=4500) > 0, 1, -1)
-    ids = np.arange(4500).astype(str).astype(object)
+    block = random.standard_normal((2700, 20)) * np.geomspace(0.05, 2.0, 20)
+    labels = np.where(block @ random.standard_normal(20) + random.logistic(size=2700) > 0, 1, -1)
+    ids = np.arange(2700).astype(str).astype(object)
     features = np.array([f"x{j}" for j in range(20)], dtype=object)
     return Table(ids, features, block, labels, task="classification", name="lengths")
 
@@ -53,7 +54,7 @@ def trained(table, solver, **more):
 
 
 def test_certificates_hold_at_every_iteration_where_one_of_nine_comes(table, best):
-    run = trained(table, "auto", participation=0.12)
+    run = trained(table, "span-newton", participation=0.12)
     assert run.result.certificate.gap <= 1e-5
     for record in run.result.history:
         primal, dual = record.primal, record.dual
@@ -109,6 +110,18 @@ def test_a_party_refuses_moments_of_more_vectors(table, monkeypatch):
         trained(table, "span-newton", cipher="plain")
 
 
+def test_parties_of_another_solver_tell_no_moments(tables, monkeypatch):
+    """Asked for by a coordinator that lies about what was agreed on."""
+    monkeypatch.setattr(
+        "weft.solvers.subspace.round_trips.SearchRequest",
+        lambda **fields: SearchRequest(**{**fields, "moments": True}),
+    )
+    split = SPLITS["grid"](tables.digits(200), k=2, q=2)
+    settings = Settings(lam=1e-2, loss="logistic", solver="lbfgs", gap=1e-2, cipher="plain")
+    with pytest.raises(ProtocolError, match="second moments, which only 'span-newton' has"):
+        Federation(split.parties, HOW).train(settings)
+
+
 def test_moments_are_those_of_the_products(table, monkeypatch):
     """Against products formed from the pooled table, at the point that the party guessed."""
     seen = []
@@ -126,5 +139,5 @@ def test_moments_are_those_of_the_products(table, monkeypatch):
     chosen = rows._counted
     slope = expit(z[chosen, 0]) * expit(-z[chosen, 0])
     columns = np.stack([v[chosen, 0] for v in vectors], axis=1)
-    wanted = np.einsum("i,ij,ik->jk", slope, columns, columns) / 4500
+    wanted = np.einsum("i,ij,ik->jk", slope, columns, columns) / 2700
     np.testing.assert_allclose(found[:, 0], wanted[np.triu_indices(len(vectors))], rtol=1e-9)

@@ -231,12 +231,7 @@ def _choice(settings: Settings, saves: bool) -> tuple[str, str]:
         return flexible.name, f"solver: {flexible.name}, since {why}"
     smooth = settings.make_loss().smooth
     losses, kind = ("smooth", "is smooth") if smooth else ("kinks", "has kinks")
-    fitting = [a for a in ALGORITHMS.values() if a.ours and a.losses == losses]
-    if not settings.all_take_part and settings.sum_noise is None:
-        # Every phase waits for the last party: those that need few of them come first. Second
-        # moments have no noise.
-        fitting.sort(key=lambda algorithm: not algorithm.saves_trips)
-    name = fitting[0].name
+    name = recommended(lambda algorithm: algorithm.losses == losses).name
     when = "" if settings.all_take_part else "; its questions wait until every party has come by"
     return name, f"solver: {name}, since loss '{settings.loss}' {kind}{when}"
 

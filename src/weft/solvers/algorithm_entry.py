@@ -61,8 +61,6 @@ class Algorithm:
         Whether every party must take part in every iteration.
     waits
         Whether, where parties come and go, its questions wait until all of them have come by.
-    saves_trips
-        Whether it is for parties that come and go: fewer phases, for more arithmetic and totals.
     spans
         Whether it trains paths of λ, leaves out folds and starts from a model.
     paths
@@ -127,7 +125,6 @@ class Algorithm:
     infers: bool = False
     everyone: bool = False
     waits: bool = False
-    saves_trips: bool = False
     spans: bool = False
     paths: bool = False
     folds: bool = False

@@ -22,6 +22,7 @@ from weft.solvers.subspace.coordinator import (
 )
 from weft.solvers.subspace.newton_cg_solver import MOST_PRODUCTS
 from weft.solvers.subspace.party import SubspaceParty
+from weft.solvers.subspace.settings import SPAN_NEWTON
 from weft.solvers.sum_count_forecast import NO_GAP, Forecast, capped, most_iterations
 
 #: A further λ, which starts from the last, takes this share of the sums of the first.
@@ -159,12 +160,11 @@ SUBSPACE = (
         ),
     ),
     _subspace(
-        "span-newton",
+        SPAN_NEWTON,
         SpanNewtonCoordinator,
         about="Newton's method in the span of all vectors; smooth losses, parties come and go",
         reads=("patience", "when_missing"),
         losses="smooth",
-        saves_trips=True,
         weighs_samples=True,
         any_curvature=True,
         free_intercept=True,

@@ -35,6 +35,7 @@ from weft.solvers.subspace.messages import (
 from weft.solvers.subspace.party_features import FeatureSide
 from weft.solvers.subspace.party_sample_values import Rows
 from weft.solvers.subspace.party_vectors import Wires, sized
+from weft.solvers.subspace.settings import SPAN_NEWTON
 from weft.solvers.subspace.vector_guard import Guard, ToldVectors
 from weft.solvers.subspace.vector_noise import VectorNoise
 from weft.sums.party_contribution import Wire, own_slots
@@ -90,6 +91,8 @@ class SampleSide:
         self._held_out = HeldOutScores.of(context, settings, problems)
         #: z of finished models, where somebody will ask for them.
         self._infers = settings.inference != "none"
+        # Whoever agreed to another solver has not agreed to these.
+        self._tells_moments = settings.solver == SPAN_NEWTON
         self.closed: dict[int, Floats] = {}
 
     # ── z, and the step that was chosen ───────────────────────────────────────────────────
@@ -210,6 +213,11 @@ class SampleSide:
     def _moments(self, message: SearchRequest) -> bytes:
         """Second moments of the vectors' Z, at the first guessed step."""
         view, vectors = self._view, len(self._rows.vectors)
+        if not self._tells_moments:
+            raise ProtocolError(
+                f"a message asks for second moments, which only '{SPAN_NEWTON}' has, not the "
+                "solver of this run"
+            )
         if not len(message.at):
             raise malformed("moments", "are asked for at no step")
         if vectors > most_directions(int(view.counted_rows.sum()), view.min_batch):

@@ -9,6 +9,8 @@ from weft.solvers.hyfdca.settings import HyfdcaSettings
 
 #: The value of ``when_missing`` with which the other parties go on.
 GO_ON: Literal["hyfdca"] = "hyfdca"
+#: The solver that has second moments told, and the only one of which a party does.
+SPAN_NEWTON = "span-newton"
 _MOST_GROUPS = 100
 
 
