@@ -7,6 +7,7 @@ from types import ModuleType
 
 import weft.federation.check_messages
 import weft.federation.column_messages
+import weft.federation.describe_messages
 import weft.federation.messages
 import weft.matching.messages
 import weft.solvers.common_messages
@@ -22,6 +23,7 @@ _OWN = (
     weft.federation.messages,
     weft.federation.column_messages,
     weft.federation.check_messages,
+    weft.federation.describe_messages,
     weft.matching.messages,
     weft.solvers.hyfdca.messages,
     weft.solvers.common_messages,

@@ -15,6 +15,7 @@ from weft.cli.add_plugin_commands import add_plugin_commands
 from weft.cli.algorithms import algorithms
 from weft.cli.audit import audit
 from weft.cli.check import check
+from weft.cli.describe import describe
 from weft.cli.export import export
 from weft.cli.federation import federation
 from weft.cli.founding import founding
@@ -73,6 +74,7 @@ def _weft(
 _app.command(epilog="Example: weft split digits --split grid --k 3 --q 3 --out parties")(split)
 _app.command(epilog="Example: weft init north.csv south.xlsx --id patient")(init)
 _app.command(epilog="Example: weft check parties/config.toml")(check)
+_app.command(epilog="Example: weft describe parties/config.toml --out described")(describe)
 _app.command(epilog="Example: weft train parties/config.toml --out results/digits")(train)
 _app.command(epilog="Example: weft algorithms fedavg")(algorithms)
 _app.command(

@@ -11,6 +11,7 @@ message. Parties that were asked different things have masks that do not cancel.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import shake_256
 from typing import Any
 
@@ -21,6 +22,7 @@ from weft.crypto.mask_neighbours import Sharers
 from weft.crypto.pair_secrets import PairSecrets
 from weft.crypto.participant_list import ParticipantList
 from weft.crypto.primitives.seeded_words import Words, seeded_words
+from weft.crypto.primitives.wide_integers import unpacked, whole_numbers
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import OPEN, Terms
@@ -28,6 +30,8 @@ from weft.protocol.common_question import Question
 from weft.protocol.message import SCALAR_BYTES
 
 _WIDTH = SCALAR_BYTES
+#: From so many scalars on, arrays are quicker than Python's whole numbers.
+_MANY = 64
 
 
 class Masks:
@@ -108,6 +112,8 @@ class Masks:
         if not enough:
             self._refuse(question.field, len(over.numbers))
         name = question.mark() + over.mark
+        if count > _MANY:
+            return self._many(neighbours, name, count)
         total = [0] * count
         for peer in neighbours:
             stream = shake_256(self._shared(peer).reveal() + name).digest(_WIDTH * count)
@@ -133,6 +139,14 @@ class Masks:
             drawn = seeded_words(seed.reveal(), label, *shape)
             total = total + drawn if peer > self._party else total - drawn
         return total
+
+    def _many(self, neighbours: Iterable[int], name: bytes, count: int) -> list[int]:
+        """The same, which is quicker where there are hundreds."""
+        total = np.zeros((count, 3), np.int64)
+        for peer in neighbours:
+            stream = unpacked(shake_256(self._shared(peer).reveal() + name).digest(_WIDTH * count))
+            total += stream if peer > self._party else -stream
+        return whole_numbers(total)
 
     def pair_seed(self, peer: int) -> bytes:
         """What masks under sums are made of that this party shares with another."""

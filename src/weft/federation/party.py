@@ -64,6 +64,7 @@ from weft.privacy.agreement.consent import Consent
 from weft.privacy.ledger.earlier_numbers import NumberKind
 from weft.privacy.ledger.earlier_samples import Attendance, attendance
 from weft.privacy.ledger.expected_exposure import forecast
+from weft.privacy.ledger.ledger_file import Kind
 from weft.privacy.ledger.run_booking import Account, Ledger, count_sums
 from weft.privacy.ledger.run_exposure import exposure_of
 from weft.protocol import Answer, Message, Nothing, Phase, answer, answers, fields_of, pack
@@ -156,6 +157,10 @@ class Party:
             ("coefficient_table", "coefficients.tex"),
         )
     }
+    #: Which terms it insists on, and when.
+    seat: ClassVar[type[SealedSeat]] = SealedSeat
+    #: What its ledger calls a run.
+    ledger_kind: ClassVar[Kind] = "train"
 
     def __init__(
         self,
@@ -232,7 +237,7 @@ class Party:
             else Account(
                 ledger,
                 name,
-                "train",
+                self.ledger_kind,
                 strict=not self._terms.allow_exposure,
                 most_explained=self._terms.most_explained,
                 draws=draws,
@@ -240,7 +245,7 @@ class Party:
         )
         self.sum_counter = SumCounter(np.zeros(0, bool))
         self._model = start
-        self._seat = SealedSeat(self._consent, self._keyring)
+        self._seat = self.seat(self._consent, self._keyring)
         self._announcing = AnnouncingParty(
             name,
             self._consent,

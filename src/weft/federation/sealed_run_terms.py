@@ -39,6 +39,11 @@ class SealedSeat:
         self._consent, self._keyring = consent, keyring
         self.announced = False
 
+    @property
+    def _opens_no_sum(self) -> bool:
+        """Whether nobody opens a sum over samples or features."""
+        return self.announced
+
     def take(self) -> None:
         """The run is announced to be on shares."""
         self.announced = True
@@ -47,7 +52,7 @@ class SealedSeat:
     def check_view(self, view: PartyView) -> None:
         if self.announced and view.min_batch > 1 and not view.exposed.all():
             raise malformed("exposed", "is not every group, though a model tells of all of them")
-        self._consent.check_seat(view, sealed=self.announced)
+        self._consent.check_seat(view, sealed=self._opens_no_sum)
         if not self.tells_counts(view) and view.labelled.any():
             self._insist_on_own_min_batch(view)
 
@@ -69,7 +74,7 @@ class SealedSeat:
 
         It gets totals over all label holders: where one is alone, sizes of that party's classes.
         """
-        if not self.announced or view.label_parties > 1 or self._consent.alone(view.n_parties):
+        if not self._opens_no_sum or view.label_parties > 1 or self._consent.alone(view.n_parties):
             return True
         return self._consent.terms.allows_scalars(1)
 
@@ -94,3 +99,18 @@ class SealedSeat:
         self._keyring.few_scalars(False)
         self._consent.check_labels(view.label_parties, view.n_parties)
         self._consent.check_seat(view)
+
+
+class DescribedSeat(SealedSeat):
+    """What a party insists on where columns are described: on shares or not, no sum is opened.
+
+    Which scalars go into sums over how many parties it decides by itself, column by column.
+    """
+
+    def __init__(self, consent: Consent, keyring: Keyring) -> None:
+        super().__init__(consent, keyring)
+        keyring.few_scalars(True)
+
+    @property
+    def _opens_no_sum(self) -> bool:
+        return True

@@ -175,9 +175,10 @@ class TrainingData:
 
     def class_numbers(self, view: PartyView) -> Floats:
         """Per local row of a view, the number of its class; NaN: it has none, or no label here."""
-        return np.full(view.n_rows, np.nan) if self.classes is None else self._target(view)
+        return np.full(view.n_rows, np.nan) if self.classes is None else self.target(view)
 
-    def _target(self, view: PartyView) -> Floats:
+    def target(self, view: PartyView) -> Floats:
+        """Per local row of a view, its label as a number; NaN: it has none here."""
         target = np.full(view.n_rows, np.nan)
         for rows, values in zip(view.tile_rows, self.targets, strict=True):
             known = (rows >= 0) & ~np.isnan(values)
@@ -186,7 +187,7 @@ class TrainingData:
 
     def labels(self) -> Floats:
         """Targets per local row: the response, ±1, or a column of ±1 per class."""
-        target = self._target(self.view)
+        target = self.target(self.view)
         if self.classes is None:
             responses: Floats = np.nan_to_num(target)[:, None]
             return responses
@@ -228,7 +229,7 @@ class TrainingData:
                     f"class_weight names class '{strange[0]}', but the classes are "
                     f"{', '.join(names)}; correct the name"
                 )
-            number = np.nan_to_num(self._target(view)).astype(int)
+            number = np.nan_to_num(self.target(view)).astype(int)
             weight[:, 0] *= np.array([weights.get(name, 1.0) for name in names])[number]
         return GivenValues(offset, weight)
 

@@ -150,8 +150,8 @@ def cut(line: Line, counts: Ints, least: int, free: NDArray[np.bool_] | None = N
     if not fits[-1]:
         return None
     cost = inside[:, 0].astype(np.float64) ** 2
-    # Among equals the shorter, so that where nobody is nothing is merged.
-    cost += 1e-9 * (line.end - line.start)
+    # Among equals those that are shorter where somebody is, so that nothing empty is merged.
+    cost += 1e-9 * (line.end - line.start) * (inside[:, 0] > 0)
     best = np.full(line.leaves + 1, np.inf)
     best[0] = 0.0
     by = np.full(line.leaves + 1, -1, np.int64)

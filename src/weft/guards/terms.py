@@ -79,6 +79,10 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     allow_site_scores
         The coordinator may read how many held-out samples of this party alone have scores in which
         interval, by class, in intervals of ``min_batch`` samples and more.
+    allow_site_statistics
+        Descriptions may tell of columns that this party holds alone, or with fewer than
+        ``min_contributors`` others, and of its outcomes by themselves: counts, means and
+        distributions over ``min_batch`` samples of its own and more.
     coordinator_sees
         The most that the coordinator may see.
     ciphers
@@ -101,6 +105,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     allow_second_moments: bool = False
     allow_rare_pairs: bool = False
     allow_site_scores: bool = False
+    allow_site_statistics: bool = False
     coordinator_sees: Literal["nothing", "weights", "papers"] = "nothing"
     ciphers: tuple[str, ...] = HIDING_CIPHERS
     matching: Matching = "hmac"
@@ -144,6 +149,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             allow_second_moments=self.allow_second_moments and other.allow_second_moments,
             allow_rare_pairs=self.allow_rare_pairs and other.allow_rare_pairs,
             allow_site_scores=self.allow_site_scores and other.allow_site_scores,
+            allow_site_statistics=self.allow_site_statistics and other.allow_site_statistics,
             coordinator_sees=min(self.coordinator_sees, other.coordinator_sees, key=MODES.index),
             ciphers=tuple(c for c in self.ciphers if c in other.ciphers),
             matching="oprf" if "oprf" in (self.matching, other.matching) else "hmac",
@@ -195,6 +201,7 @@ OPEN = Terms(
     allow_second_moments=True,
     allow_rare_pairs=True,
     allow_site_scores=True,
+    allow_site_statistics=True,
     coordinator_sees="papers",
     ciphers=("plain", *HIDING_CIPHERS),
 )

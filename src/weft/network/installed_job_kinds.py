@@ -12,6 +12,7 @@ import msgspec
 
 from weft.errors import ProtocolError
 from weft.network.check_job import CheckJob
+from weft.network.describe_job import DescribeJob
 from weft.network.job_kind import JobKind, RunKind
 from weft.network.linear_job import LinearJob
 from weft.network.prediction_job import PredictionJob
@@ -26,7 +27,12 @@ if TYPE_CHECKING:
 
 JOB_KINDS: Registry[RunKind[Any]] = Registry(
     "job_kinds",
-    {"linear": LinearJob(), "predict": PredictionJob(), "check": CheckJob()},
+    {
+        "linear": LinearJob(),
+        "predict": PredictionJob(),
+        "check": CheckJob(),
+        "describe": DescribeJob(),
+    },
     lambda value: isinstance(value, JobKind),
 )
 

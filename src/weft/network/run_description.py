@@ -106,6 +106,12 @@ class CheckTask(TrainingTask, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A check of what such a run would meet and show."""
 
 
+class DescribeTask(
+    TrainingTask, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="describe"
+):
+    """A description of the columns that such a run would train on."""
+
+
 class PredictTask(Task, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="predict"):
     """A joint prediction: scores of new samples, which one party alone reads.
 

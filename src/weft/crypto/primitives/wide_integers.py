@@ -55,10 +55,14 @@ def unpacked(data: bytes) -> Limbs:
     return words.view(">u8")[:, :, 0].astype(np.int64)
 
 
+def whole_numbers(limbs: Limbs) -> list[int]:
+    """The numbers between 0 and 2^144."""
+    return [(high << 96) | (middle << 48) | low for high, middle, low in carried(limbs).tolist()]
+
+
 def floats_of(limbs: Limbs) -> list[float]:
     """The numbers nearest to zero that are these modulo 2^144, over 2^80, rounded once."""
-    out = []
-    for high, middle, low in carried(limbs).tolist():
-        number = (high << 96) | (middle << 48) | low
-        out.append((number - _MODULUS if number >> 143 else number) / 2**FRACTION)
-    return out
+    return [
+        (number - _MODULUS if number >> 143 else number) / 2**FRACTION
+        for number in whole_numbers(limbs)
+    ]

@@ -359,6 +359,10 @@ _TERMS: dict[str, Callable[[Any], str]] = {
         "the coordinator may read how well a model predicts the samples of one party",
         "how well a model predicts is told of several parties together",
     ),
+    "allow_site_statistics": _choice(
+        "descriptions may tell of columns and outcomes of one party alone, over min_batch samples",
+        "descriptions tell of no column or outcome of one party alone",
+    ),
     "coordinator_sees": lambda value: {
         "nothing": "the coordinator sees nothing of the model",
         "weights": "the coordinator may see the model's weights",

@@ -25,6 +25,7 @@ from weft.guards.min_batch_across_runs import Change
 from weft.matching.id_normalization import normal_features, normal_ids
 from weft.matching.tokens import tokens_of
 from weft.privacy.ledger.earlier_companies import CompanyMemory
+from weft.privacy.ledger.earlier_edges import EdgeMemory
 from weft.privacy.ledger.earlier_folds import FoldCut, FoldMemory
 from weft.privacy.ledger.earlier_numbers import NUMBER_KINDS, NumberKind, NumberMemory
 from weft.privacy.ledger.earlier_rules import RuleMemory
@@ -34,7 +35,7 @@ from weft.storage.atomic_files import StorageError, load_arrays, locked, save_ar
 
 Hashes = NDArray[np.uint64]
 
-Kind = Literal["train", "predict"]
+Kind = Literal["train", "predict", "describe"]
 
 _KEY_BYTES = 32
 _COUNTS = ("received", "shown", "foreign", "fewest")
@@ -148,6 +149,8 @@ class Pages:
         With whom joint predictions have scored each sample.
     rules
         By which rules columns of samples became numbers.
+    edges
+        Where columns were cut to be described.
     """
 
     key: bytes
@@ -166,6 +169,7 @@ class Pages:
     scored: ScoreMemory = field(default_factory=ScoreMemory.new)
     companies: CompanyMemory = field(default_factory=CompanyMemory.new)
     rules: RuleMemory = field(default_factory=RuleMemory.new)
+    edges: EdgeMemory = field(default_factory=EdgeMemory.new)
 
     @classmethod
     def new(cls) -> Pages:
@@ -255,12 +259,15 @@ class Pages:
     def _rules_of(self, who: Attendance) -> Iterator[tuple[str, int, int | None]]:
         """Every column with hashes of its name and its rule; None: it has none."""
         names = list(who.rules)
-        forms = normal_features(np.array(names, dtype=object)).tolist()
-        key = Secret(self.key)
-        columns = tokens_of((form.encode() for form in forms), key, "ledger columns")
-        rules = tokens_of(who.rules.values(), key, "ledger rules")
+        columns = self.column_hashes(names)
+        rules = tokens_of(who.rules.values(), Secret(self.key), "ledger rules")
         for name, column, rule in zip(names, columns.tolist(), rules.tolist(), strict=True):
             yield name, column, rule if who.rules[name] else None
+
+    def column_hashes(self, names: Sequence[str]) -> Hashes:
+        """Under what columns stand in this file."""
+        forms = normal_features(np.array(names, dtype=object)).tolist()
+        return tokens_of((form.encode() for form in forms), Secret(self.key), "ledger columns")
 
     def remember_folds(self, cut: FoldCut, began: str) -> None:
         """Take down the folds of a run, before others see feature sums of it."""
@@ -344,7 +351,7 @@ class Book:
         numbers = {kind: NumberMemory.from_arrays(arrays, kind) for kind in NUMBER_KINDS}
         told = {kind: memory for kind, memory in numbers.items() if memory is not None}
         companies = CompanyMemory.from_arrays(arrays)
-        rules = RuleMemory.from_arrays(arrays)
+        rules, edges = RuleMemory.from_arrays(arrays), EdgeMemory.from_arrays(arrays)
         counts = [arrays.get(name) for name in _COUNTS]
         whole = (
             sample is not None
@@ -367,7 +374,8 @@ class Book:
             whole = False
         if attended is None or versions is None or folds is None or len(told) < len(numbers):
             whole = False
-        whole = whole and companies is not None and rules is not None and scored is not None
+        whole = whole and companies is not None and rules is not None
+        whole = whole and scored is not None and edges is not None
         if not whole or sample is None or key is None:
             raise self._damaged(f"{self.path} does not hold a ledger")
         received, shown, foreign, fewest = (np.array(count) for count in counts)
@@ -376,10 +384,12 @@ class Book:
         assert folds is not None
         assert companies is not None
         assert rules is not None
+        assert edges is not None
         counted = (received, shown, foreign, fewest)
         pages = Pages(key.tobytes(), sample, *counted, runs, attended, versions, folds, told)
         assert scored is not None
-        pages.companies, pages.rules, pages.scored = companies, rules, scored
+        pages.companies, pages.rules = companies, rules
+        pages.scored, pages.edges = scored, edges
         return pages
 
     @contextmanager
@@ -421,6 +431,7 @@ class Book:
                 },
                 **pages.companies.to_arrays(),
                 **pages.rules.to_arrays(),
+                **pages.edges.to_arrays(),
             },
             durable=True,
         )

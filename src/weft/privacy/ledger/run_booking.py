@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.array_types import Flags, Ints
+from weft.array_types import Flags, Floats, Ints
 from weft.crypto.ciphers.block_format import WHOLE_CIPHERS
 from weft.crypto.ciphers.cipher import Cipher
 from weft.crypto.replay_log import RandomnessLog
@@ -416,6 +416,33 @@ class Account:
 
         self._begun = True
         return np.frombuffer(self._once("scores", write), np.int64).reshape(-1, len(ids))
+
+    def note_edges(
+        self, cut: Callable[[Callable[[str], Floats]], dict[str, Floats]], *, alone: bool
+    ) -> dict[str, Floats]:
+        """Let columns be cut by where they were before, and write down where, by name.
+
+        ``alone`` says whether a few samples may stand alone between two descriptions, so that
+        earlier edges count for nothing.
+        """
+
+        def write() -> bytes:
+            with self._book.locked():
+                pages = self._open_pages()
+
+                def earlier(name: str) -> Floats:
+                    (column,) = pages.column_hashes([name]).tolist()
+                    return np.zeros(0) if alone else pages.edges.of(column)
+
+                edges = cut(earlier)
+                for column, name in zip(pages.column_hashes(list(edges)), edges, strict=True):
+                    pages.edges.add(int(column), edges[name])
+                self._put(pages, self._run(self._booked, None, self._attendance))
+            return msgspec.msgpack.encode({name: found.tolist() for name, found in edges.items()})
+
+        found = msgspec.msgpack.decode(self._once("edges", write), type=dict[str, list[float]])
+        self._begun = True
+        return {name: np.array(edges, np.float64) for name, edges in found.items()}
 
     def _keep_ahead(self) -> None:
         """Book more where the sums have used up what was booked."""

@@ -113,6 +113,12 @@ _ACTIVITIES: dict[str, dict[str, str]] = {
     "Looking at a run beforehand": {
         "check.files": "What each party finds in its files",
         "check.view": "Telling each party its groups, and what the run would be",
+        "describe.names": "Names of columns that are described",
+        "describe.sizes": "Agreeing on units of columns",
+        "describe.centres": "Cells, blank cells and sums of columns",
+        "describe.middle": "Telling where the middle of every column is",
+        "describe.spreads": "Agreeing on how wide columns are",
+        "describe.counts": "Spreads of columns, cells by interval, outcomes",
     },
     "Predicting together": {
         "joint.size": "Agreeing on units",

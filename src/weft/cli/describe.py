@@ -1,0 +1,184 @@
+"""``weft describe``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from weft.config.read_config import Config
+    from weft.network.run_description import DescribeTask
+
+#: Files of an output folder.
+_VALUES, _PAGE = "description.json", "description.html"
+
+
+def describe(
+    config: Annotated[Path, typer.Argument(help="The federation's config.toml.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="New folder for description.html and .json."),
+    ] = None,
+    keys: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Keys that 'weft keys new' made; by default new ones for this run alone.",
+        ),
+    ] = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Where parties remember it; by default ledger/ beside the config.",
+        ),
+    ] = None,
+    network: Annotated[
+        Path | None,
+        typer.Option(metavar="KIT", help="Ask the sites that joined, with a submitter's kit."),
+    ] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(metavar="RUN", help="With --network: go on with one that was interrupted."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
+) -> None:
+    """Describe the columns of all parties together, before anybody trains.
+
+    Of every column: how many cells there are and how many are blank, mean, standard deviation,
+    quantiles and a histogram, over all its holders and every sample once. Of categories and
+    outcomes: how many samples have which level, outcomes also by site. With --out a page shows
+    all of it in pictures.
+
+    No count is of fewer than min_batch samples of a party. What a party holds alone, or with too
+    few others for a sum, is told if allow_site_statistics is agreed on. Parties remember in their
+    ledgers whom they described: a second description, or training, with a few samples more or
+    fewer is refused.
+
+    With --network the parties are sites that joined, and the config is one for weft submit; they
+    take part if their roster and policy have "describe" among kinds.
+    """
+    from weft.cli.console import say, say_json
+    from weft.errors import ConfigError
+    from weft.storage.atomic_folder import refuse_existing
+
+    if out is not None:
+        refuse_existing(out)
+    if network is None:
+        told = _described_here(config, keys, ledger, json=json)
+    elif keys is not None or ledger is not None:
+        raise ConfigError("--keys and --ledger are for one process; sites of a network have theirs")
+    else:
+        told = _described_by_sites(config, network, resume, quiet=json)
+    if out is not None:
+        write_description(out, told)
+    if json:
+        say_json(told)
+        return
+    show_description(told)
+    if out is not None:
+        say("", f"Written: {out / _PAGE}")
+
+
+def _described_here(
+    config: Path, keys: Path | None, ledger: Path | None, *, json: bool
+) -> dict[str, Any]:
+    """With all parties in this process."""
+    from weft.cli.data_problems import refuse_files
+    from weft.config.read_config import read_config
+    from weft.data.file_findings import FoundProblems
+    from weft.federation.local_description import describe_tiles
+
+    plan = read_config(config)
+    try:
+        problem = _with_blanks(plan).problem()
+    except FoundProblems as problems:
+        refuse_files(problems, config.name, json=json)
+    found, _ = describe_tiles(
+        problem.tiles,
+        problem.preprocessing,
+        problem.settings,
+        consents=plan.load_consents(problem.tiles),
+        keys=plan.load_keys(problem.tiles, keys),
+        ledger=plan.ledger(ledger),
+        name=plan.name,
+    )
+    return found.to_dict()
+
+
+def _described_by_sites(
+    config: Path, kit: Path, resume: str | None, *, quiet: bool
+) -> dict[str, Any]:
+    """By the sites of a network."""
+    from weft.network.engine import require_engine
+
+    require_engine()
+    from weft.cli.follow_run import followed_run
+    from weft.config.read_config import read_config
+    from weft.network.describe_job import make_description, read_description
+    from weft.network.kits.open_kit import Kit
+    from weft.network.task_from_config import parties_of
+
+    opened = Kit.open(kit, "submitter")
+    plan = read_config(config, deployed=True)
+
+    def make_task(connected: Sequence[str], run: str) -> DescribeTask:
+        return make_description(plan, parties_of(plan, connected))
+
+    with followed_run(opened, plan, make_task, resume=resume, quiet=quiet) as back:
+        return read_description(back.folder)
+
+
+def _with_blanks(plan: Config) -> Config:
+    """The config, in which blank cells are counted and not refused."""
+    from dataclasses import replace
+
+    import msgspec
+
+    data = msgspec.structs.replace(plan.file.data, missing="mean")
+    return replace(plan, file=msgspec.structs.replace(plan.file, data=data))
+
+
+def write_description(folder: Path, told: dict[str, Any]) -> None:
+    """A folder with the page, and what is on it."""
+    from weft.report.json_values import json_text
+    from weft.report.page.description_page import description_page
+    from weft.storage.atomic_folder import building
+
+    with building(folder) as draft:
+        (draft / _VALUES).write_text(json_text(told), encoding="utf-8")
+        (draft / _PAGE).write_text(description_page(told), encoding="utf-8")
+
+
+def show_description(told: dict[str, Any]) -> None:
+    """Print tables of what was told."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    from weft.cli.console import say
+    from weft.privacy.ledger.exposure_text import item
+    from weft.report.described_numbers import level_rows, number_rows, outcome_rows, remarks
+
+    say(
+        f"{told['name']}: {len(told['parties'])} parties, {told['samples']:,} samples, "
+        f"{len(told['columns'])} columns of numbers and {len(told['categories'])} of levels"
+    )
+    tables = (
+        (("column", "cells", "missing", "mean", "SD", "median"), number_rows(told)),
+        (("level", "samples", "share"), level_rows(told)),
+        (("outcome", "samples", "share"), outcome_rows(told)),
+    )
+    for titles, rows in tables:
+        if not rows:
+            continue
+        grid = Table(box=SIMPLE_HEAD)
+        for place, title in enumerate(titles):
+            grid.add_column(title, justify="right" if place else "left", no_wrap=place > 0)
+        for row in rows:
+            grid.add_row(*row)
+        Console(markup=False).print(grid)
+    say(*(line for said in remarks(told) for line in item(said)))

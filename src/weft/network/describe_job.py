@@ -1,0 +1,90 @@
+"""A description as a kind of run: sites add up sums over their columns, nothing is trained."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from weft.network.job_kind import FinishedRun, OnIteration, RunKind, WrittenBy
+from weft.network.linear_job import check_labels, told_of_config
+from weft.network.presence_replay import Presence
+from weft.network.run_description import DescribeTask
+from weft.network.run_results import PRESENCE, undamaged
+from weft.protocol import Channel
+
+if TYPE_CHECKING:
+    from weft.config.read_config import Config
+    from weft.crypto.replay_log import Memory
+    from weft.federation.describe_party import DescribeParty
+    from weft.federation.description import Description
+    from weft.network.site_member import SiteMember
+    from weft.privacy.agreement import Consent
+
+_FOUND = "description.json"
+
+
+class DescribeJob(RunKind[DescribeTask]):
+    """Tells counts, means and distributions of columns; the submitter reads all of it."""
+
+    task = DescribeTask
+    about = "a description"
+    beginning = "matching samples"
+    result_files = (_FOUND, PRESENCE)
+
+    def coordinate(
+        self, task: DescribeTask, channel: Channel, run: bytes, tell: OnIteration
+    ) -> FinishedRun:
+        from weft.federation.description import describe_study
+
+        found = describe_study(channel, task.preprocessing, task.settings, run, task.name)
+        return WrittenBy(found, [], task, _write)
+
+    def check_consent(self, task: DescribeTask, consent: Consent) -> None:
+        consent.check_limits(task.settings)
+        consent.check_cipher(task.settings.cipher)
+        consent.check_matching(task.preprocessing.matching)
+
+    def open_party(
+        self, task: DescribeTask, member: SiteMember, consent: Consent, memory: Memory
+    ) -> DescribeParty:
+        from weft.federation.describe_party import DescribeParty
+
+        tiles, _ = member.training_tiles(task)
+        party = DescribeParty(
+            member.name,
+            tiles,
+            keys=member.keys,
+            cipher=task.settings.cipher,
+            consent=consent,
+            ledger=member.ledger,
+            members=member.members,
+            memory=memory,
+            missing=task.preprocessing.missing,
+            sample_columns=task.preprocessing.sample_columns,
+            tells_names=member.policy is None or member.policy.tell_columns,
+        )
+        check_labels(task, party)
+        return party
+
+
+def make_description(config: Config, parties: tuple[str, ...]) -> DescribeTask:
+    """The task of a description of what the run of a config would train on."""
+    from weft.federation.description import described_as
+
+    told = told_of_config(config)
+    return DescribeTask(
+        **{**told, "preprocessing": described_as(told["preprocessing"])}, parties=parties
+    )
+
+
+def read_description(returned: Path) -> dict[str, Any]:
+    """What a description found, as plain values."""
+    with undamaged():
+        found: dict[str, Any] = json.loads((returned / _FOUND).read_text("utf-8"))
+    return found
+
+
+def _write(folder: Path, found: Description, task: DescribeTask, presence: Presence) -> None:
+    (folder / _FOUND).write_text(json.dumps(found.to_dict()), encoding="utf-8")
+    presence.save(folder / PRESENCE)

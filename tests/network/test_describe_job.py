@@ -1,0 +1,84 @@
+"""A description over a network, by sites that agreed to this kind of run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+from member_sites import AGREES, MemberSites
+
+from weft.crypto.keys import ephemeral_keys
+from weft.data import Tile
+from weft.errors import WeftError
+from weft.federation.description import described_as
+from weft.federation.preprocessing_settings import Preprocessing
+from weft.guards.terms import OPEN
+from weft.network.describe_job import read_description
+from weft.network.run_description import DescribeTask
+from weft.solvers.settings import Settings
+
+PARTIES = ("north", "south", "west")
+TERMS = msgspec.structs.replace(OPEN, min_batch=10)
+DESCRIBES = msgspec.structs.replace(AGREES, kinds=("linear", "describe"))
+
+
+@pytest.fixture(scope="module")
+def keys():
+    return ephemeral_keys(PARTIES)
+
+
+@pytest.fixture
+def tiles():
+    cells = np.random.default_rng(8).normal((40.0, 0.0), size=(150, 2))
+    cells[3, 1] = np.nan
+    return {
+        name: (
+            Tile.make(
+                [f"n{row:03}" for row in range(50 * place, 50 * place + 50)],
+                ("age", "dose"),
+                cells[50 * place : 50 * place + 50],
+                np.arange(50) % 2,
+            ),
+        )
+        for place, name in enumerate(PARTIES)
+    }
+
+
+def task():
+    how = described_as(Preprocessing(scaling="standard"))
+    settings = Settings(lam=0.1, loss="logistic")
+    return DescribeTask(name="trial", parties=PARTIES, settings=settings, preprocessing=how)
+
+
+def test_sites_describe_their_columns_together(tmp_path, keys, tiles):
+    limits = dict.fromkeys(PARTIES, DESCRIBES)
+    sites = MemberSites(tmp_path, keys, tiles, terms=TERMS, limits=limits)
+    found = read_description(sites.ask(task()))
+    age, dose = found["columns"]
+    ages = np.concatenate([held[0].block[:, 0] for held in tiles.values()])
+    assert age["holders"] == list(PARTIES)
+    assert age["mean"] == pytest.approx(ages.mean(), abs=1e-4)
+    # A single blank cell is nobody's to find.
+    assert (dose["cells"], dose["missing"]) == (150, 0)
+    assert found["outcome"]["classes"] == {"0": 75, "1": 75}
+    assert "n0" not in json.dumps(found)
+
+
+def test_a_site_that_did_not_agree_to_descriptions_tells_nothing(tmp_path, keys, tiles):
+    limits = {**dict.fromkeys(PARTIES, DESCRIBES), "west": AGREES}
+    with pytest.raises(WeftError, match="refuses a job of kind 'describe'"):
+        MemberSites(tmp_path, keys, tiles, terms=TERMS, limits=limits).ask(task())
+
+
+def test_names_of_columns_stay_where_a_site_keeps_them_back(tmp_path, keys, tiles):
+    limits = dict.fromkeys(PARTIES, DESCRIBES)
+    sites = MemberSites(tmp_path, keys, tiles, terms=TERMS, limits=limits)
+    sites.members = {
+        name: replace(member, policy=replace(member.policy, tell_columns=False))
+        for name, member in sites.members.items()
+    }
+    found = read_description(sites.ask(task()))
+    assert [one["name"] for one in found["columns"]] == ["column 1", "column 2"]
