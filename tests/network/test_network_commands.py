@@ -393,7 +393,7 @@ class Release:
     saved_models = Party.saved_models
 
     def __init__(self):
-        self.model, self.full, self.saved = self, False, 0
+        self.model, self.coefficient_table, self.full, self.saved = self, None, False, 0
 
     def replaying(self):
         """As a party has it."""
