@@ -14,6 +14,7 @@ from weft.errors import WeftError
 from weft.federation import describe_party
 from weft.federation.local_description import describe_tiles
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
+from weft.federation.sealed_correlations import correlate_tiles
 from weft.guards import Terms
 from weft.guards.told_cells import LEAVES
 from weft.privacy.agreement import Consent
@@ -236,3 +237,26 @@ def test_another_partys_cells_do_not_move_edges_past_a_few(tmp_path, monkeypatch
     # Two lines were used, so that there was something to keep apart.
     assert any((one != other).any() for one, other in zip(*counted, strict=True))
     assert counted[0].shape[1] > LEAVES
+
+
+def test_correlations_are_those_of_the_pooled_table():
+    rng = np.random.default_rng(10)
+    cells = rng.normal(size=(240, 5)) @ rng.normal(size=(5, 5)) + 3.0
+    columns, ids = ("a", "b", "c", "d", "e"), [f"s{row:03}" for row in range(240)]
+    labels = (cells[:, 0] + rng.normal(size=240) > 3).astype(int)
+    held = {
+        "north": (Tile.make(ids, columns[:2], cells[:, :2], labels),),
+        "south": (Tile.make(ids, columns[2:4], cells[:, 2:4], labels),),
+        "west": (Tile.make(ids, columns[4:], cells[:, 4:]),),
+    }
+    terms = msgspec.structs.replace(TERMS, allow_second_moments=True)
+    consents = {party: Consent(party, terms) for party in held}
+    settings = Settings(lam=0.1, loss="logistic")
+    found = correlate_tiles(held, Preprocessing(), settings, consents=consents)
+    order = [columns.index(name) for name in found["columns"]]
+    assert sorted(order) == list(range(5))
+    exact = np.corrcoef(cells[:, order].T)
+    np.testing.assert_allclose(found["matrix"], exact, atol=2e-3)
+    strict = {party: Consent(party, TERMS) for party in held}
+    with pytest.raises(WeftError, match="allow_second_moments"):
+        correlate_tiles(held, Preprocessing(), settings, consents=strict)

@@ -44,6 +44,12 @@ def describe(
         str | None,
         typer.Option(metavar="RUN", help="With --network: go on with one that was interrupted."),
     ] = None,
+    correlations: Annotated[
+        bool,
+        typer.Option(
+            "--correlations", help="Also correlations, by a sealed run; takes allow_second_moments."
+        ),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
 ) -> None:
     """Describe the columns of all parties together, before anybody trains.
@@ -58,6 +64,9 @@ def describe(
     ledgers whom they described: a second description, or training, with a few samples more or
     fewer is refused.
 
+    With --correlations a sealed run follows, which opens XᵀX to this process and trains next to
+    nothing; its guard refuses sparse columns and outliers.
+
     With --network the parties are sites that joined, and the config is one for weft submit; they
     take part if their roster and policy have "describe" among kinds.
     """
@@ -68,7 +77,12 @@ def describe(
     if out is not None:
         refuse_existing(out)
     if network is None:
-        told = _described_here(config, keys, ledger, json=json)
+        told = _described_here(config, keys, ledger, correlations=correlations, json=json)
+    elif correlations:
+        raise ConfigError(
+            "--correlations is for one process; over a network submit a sealed run with "
+            "second_moments = ['gram'], whose readers can compute them"
+        )
     elif keys is not None or ledger is not None:
         raise ConfigError("--keys and --ledger are for one process; sites of a network have theirs")
     else:
@@ -84,29 +98,28 @@ def describe(
 
 
 def _described_here(
-    config: Path, keys: Path | None, ledger: Path | None, *, json: bool
+    config: Path, keys: Path | None, ledger: Path | None, *, correlations: bool, json: bool
 ) -> dict[str, Any]:
     """With all parties in this process."""
     from weft.cli.data_problems import refuse_files
     from weft.config.read_config import read_config
     from weft.data.file_findings import FoundProblems
     from weft.federation.local_description import describe_tiles
+    from weft.federation.sealed_correlations import correlate_tiles
 
     plan = read_config(config)
     try:
         problem = _with_blanks(plan).problem()
     except FoundProblems as problems:
         refuse_files(problems, config.name, json=json)
-    found, _ = describe_tiles(
-        problem.tiles,
-        problem.preprocessing,
-        problem.settings,
-        consents=plan.load_consents(problem.tiles),
-        keys=plan.load_keys(problem.tiles, keys),
-        ledger=plan.ledger(ledger),
-        name=plan.name,
-    )
-    return found.to_dict()
+    table = (problem.tiles, problem.preprocessing, problem.settings)
+    own = plan.load_keys(problem.tiles, keys)
+    consents, books = plan.load_consents(problem.tiles), plan.ledger(ledger)
+    found, _ = describe_tiles(*table, consents=consents, keys=own, ledger=books, name=plan.name)
+    told = found.to_dict()
+    if correlations:
+        told["correlations"] = correlate_tiles(*table, consents=consents, keys=own, ledger=books)
+    return told
 
 
 def _described_by_sites(

@@ -221,7 +221,8 @@ def _correlations(told: dict[str, Any]) -> Html:
     )[:20]
     rows = [[f"{one} and {other}", f"{value:.2f}"] for value, one, other in pairs]
     strongest = table(("columns", "correlation"), rows, caption="The strongest", numbers=(1,))
-    told_ = (
-        "Blue columns rise together, orange ones against each other; columns are in the order of "
+    said = (
+        "Blue columns rise together, orange ones against each other. Rows and columns are, in this "
+        f"order: {', '.join(features)}."
     )
-    return join([el("p", told_ + "the table of weights."), picture, strongest])
+    return join([picture, el("p", said, cls="note"), strongest])
