@@ -17,6 +17,8 @@ from weft.privacy.ledger.expected_exposure import outlook
 from weft.privacy.ledger.exposure_text import paragraphs
 from weft.report.results_folder import write_results
 from weft.solvers.sealed import coordinator_round_trips
+from weft.solvers.sealed.cut_bounds import Cut, CutBounds, Span
+from weft.solvers.sealed.vector_products import VectorProducts
 from weft.solvers.settings import Settings
 
 
@@ -215,3 +217,30 @@ def test_a_check_and_a_report_say_that_the_coordinator_learns_it(tmp_path):
     told = " ".join(line.strip() for line in paragraphs(look))
     assert "the mean of all slopes at every step" in told
     assert "no other weight of the model" in told
+
+
+def test_the_best_intercept_is_where_cuts_may_say_even_if_they_are_off_as_far_as_allowed():
+    """P has a valley from the best point to the optimum; beyond it a cut is off towards them."""
+    lam, steep, best, narrow, off = 1e-6, 100.0, 6.0, 0.01, 1e-3
+
+    def loss(w, intercept):
+        return steep / 2 * (narrow * w + intercept - best) ** 2
+
+    def gradient(w, intercept):
+        return steep * (narrow * w + intercept - best) * np.array([narrow, 1.0])
+
+    points = [(601.0, 0.0), (599.0, 0.0), (600.0, 0.0), (-600.0, 2 * best)]
+    errors = [0.0, 0.0, 0.0, off]
+    vectors = [np.array([0.0, 1.0])]
+    products, cuts = VectorProducts(1.0), [None]
+    for point, error in zip(points, errors, strict=True):
+        vectors.append(gradient(*point) + np.array([error, 0.0]))
+        row = np.array([vectors[-1] @ vector for vector in vectors])
+        products.take(row, np.zeros(len(row)))
+        share = point[0] / vectors[1][0]
+        place = np.array([point[1] - share * vectors[1][1], share])
+        cuts.append(Cut(loss(*point), 0.0, place, float(np.hypot(*point)), error))
+    span = Span()
+    # The least P is 0, at w = 0.
+    assert CutBounds(products, cuts, lam, dual=0.0).lower(span) <= 1e-9
+    assert span.low <= best <= span.high

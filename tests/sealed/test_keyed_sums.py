@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
+from sealed_runs import CUTS, cut, table, train
 
 from weft.crypto.opening_pads import CHUNK, SUMS, keyed_sums
 from weft.crypto.primitives.seeded_words import seeded_words
+from weft.errors import ProtocolError
+from weft.solvers.sealed.messages import POINT, SCORES, PointRequest, ScoresRequest
 
 
 def words(number, *shape):
@@ -33,3 +38,48 @@ def test_a_change_of_highest_bits_is_told_by_each_sum_in_half_of_all_cases(place
     assert np.abs(told.mean(axis=0) - 0.5).max() < 5 * 0.5 / np.sqrt(len(drawn))
     together = np.corrcoef(told.astype(float).T) - np.eye(SUMS)
     assert np.abs(together).max() < 5 / np.sqrt(len(drawn))
+
+
+@pytest.mark.parametrize(("bits", "count", "sums"), [(1, 6, 4), (2, 3, 2), (3, 2, 2)])
+def test_no_sums_of_a_change_are_likelier_than_others(bits, count, sums):
+    """All changes under all keys, in small rings: sums are uniform among multiples of 2^t."""
+    ring = 1 << bits
+    keys = np.array(list(product(range(ring), repeat=count + sums - 1)))
+    for change in product(range(ring), repeat=count):
+        if not any(change):
+            continue
+        odd = min(entry & -entry for entry in change if entry)
+        found = [keys[:, s : s + count] @ change % ring for s in range(sums)]
+        times = np.unique(np.stack(found, axis=1), axis=0, return_counts=True)[1]
+        assert len(times) == (ring // odd) ** sums
+        assert len(set(times.tolist())) == 1
+
+
+def test_a_coordinator_that_was_caught_has_no_second_guess():
+    """A change of one highest bit passes once in 2^16: with a guess for each point, it would."""
+    block, labels = table()
+    federation, _ = train(cut(block, labels, CUTS["vertical"]), gap=0.5)
+    halves = [party._half for party in federation.parties.values()]
+    problems, numbers = np.zeros(1, np.int64), [half._serial for half in halves]
+    factors = np.zeros((len(halves[0]._vectors), 1), np.int64)
+    assert len(set(numbers)) == 1
+
+    def ask(half, phase, request, **fields):
+        serial = half._serial + 1
+        message = request(round=10**6 + serial, serial=serial, **fields)
+        return half.phases()[phase.name].handle(message)
+
+    def point(half):
+        masks = np.zeros(block.shape[1], np.uint64) if half._last else None
+        told = {"problems": problems, "point": factors, "masks": masks}
+        return ask(half, POINT, PointRequest, **told).point
+
+    total = sum(point(half) for half in halves)
+    total[0] ^= np.uint64(1 << 63)
+    for guess, half in enumerate(halves):
+        guessed = total.copy()
+        guessed[-SUMS] ^= np.uint64(guess << 63)
+        with pytest.raises(ProtocolError, match="changed on its way"):
+            ask(half, SCORES, ScoresRequest, point=guessed)
+        with pytest.raises(ProtocolError, match="over here"):
+            point(half)

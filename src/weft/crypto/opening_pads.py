@@ -108,9 +108,12 @@ class OpeningPads:
 def keyed_sums(words: Any, keys: Any) -> Any:
     """Per chunk, Σ_i κ_{i+s} · word_i modulo 2^64 for every s below SUMS.
 
-    Keys that are shifted are as good as keys of their own for every sum: whatever the change, say
-    2^t times one whose last odd entry is the i-th, the sums of it follow from κ_i, κ_{i+1}, … one
-    by one, so that all of them are even modulo 2^64 in multiples of 2^t.
+    Keys that are shifted catch a change as surely as keys of their own for every sum. Say it is 2^t
+    times one whose last odd entry is the i-th. Modulo 2 the sums of that one, without 2^t, are
+    κ_i, κ_{i+1}, … each with some keys before it: all 2^SUMS cases are equally likely. A linear map
+    onto all of them is one onto all residues modulo 2^(64−t), too, so that no sums are likelier
+    than others. This is of the first change: whoever has got one past by chance knows keys of the
+    next word, too, but for one. So a party that finds a change answers no more in that run.
     """
     count = words.shape[0]
     out = np.zeros(((count + CHUNK - 1) // CHUNK, SUMS), np.uint64)

@@ -92,7 +92,11 @@ class CutBounds:
         far = math.sqrt(2 * max(self.primal, 0.0) / lam)
         rows = np.arange(len(places))
         tilt = turned[rows, places] + doubt[rows, places]
-        self._heights: Floats = value - error - tilt - self._off * np.minimum(near, far + norm)
+        known_at_points = value - error - tilt
+        self._heights: Floats = known_at_points - self._off * np.minimum(near, far + norm)
+        # Not at the optimum, but anywhere between it and the best point.
+        between = near + near[self._best]
+        self._lower_heights = known_at_points - self._off * np.minimum(between, far + norm)
         #: Of a free intercept: entries of vectors, and where points have it.
         self._free = bool(products.free)
         self._entries = products.entries[places]
@@ -125,7 +129,7 @@ class CutBounds:
     def _narrow(self, span: Span) -> None:
         """Leave out intercepts at which P is above one that was measured."""
         centre = float(self._intercepts[self._best])
-        master = self._master(self._heights)
+        master = self._master(self._lower_heights)
         span.high = min(span.high, centre + self._edge(master, centre, span.high - centre, 1.0))
         span.low = max(span.low, centre - self._edge(master, centre, centre - span.low, -1.0))
 
@@ -146,9 +150,13 @@ class CutBounds:
         return known
 
     def _too_far(self, master: Master, intercept: float) -> bool:
-        """Whether P is above the best one that was measured, whatever the other weights."""
+        """Whether P is above the best one that was measured, whatever the other weights.
+
+        If the best intercept were there or beyond, P would be no larger on the way to it from the
+        best point: cuts must hold on that way.
+        """
         away = intercept - self._intercepts
-        heights = self._heights + self._entries * away - self._entry_doubt(np.abs(away))
+        heights = self._lower_heights + self._entries * away - self._entry_doubt(np.abs(away))
         master.lift(heights)
         return self._mixed(master, heights) > self.primal
 

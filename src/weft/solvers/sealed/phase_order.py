@@ -51,7 +51,8 @@ class PhaseOrder:
         """Work on a phase once; whoever asks again gets the same answer to the same question.
 
         Masks come from the number of a phase. So another question under a number that was used
-        must never be answered.
+        must never be answered. Nor is anything once a phase was refused: whoever changes openings
+        would guess again until a change fits its keyed sums.
         """
 
         def on(message: Asked) -> R:
@@ -63,6 +64,8 @@ class PhaseOrder:
                 if name != phase.name or pack(before) != pack(told):
                     raise ProtocolError("a phase of sealed training was asked in two ways")
                 return reply  # type: ignore[no-any-return]
+            if self._done is not None and not self._done[0]:
+                raise ProtocolError("this run is over here, since a phase was refused; start anew")
             if message.serial != self._serial + 1:
                 raise ProtocolError("a phase of sealed training comes out of turn")
             # Whatever happens from here on, the number is used.
