@@ -83,8 +83,7 @@ class CutBounds:
         self._gram = gram[np.ix_(places, places)]
         self._gram_error = gram_error[np.ix_(places, places)]
         turned, doubt = points @ gram, np.abs(points) @ gram_error
-        square = (turned * points).sum(axis=1) + (doubt * np.abs(points)).sum(axis=1)
-        above = value + error + 0.5 * lam * np.maximum(square, 0.0)
+        above = value + error + 0.5 * lam * _most_squares(points, gram, gram_error)
         #: Above P at the best of all points, and so above P*.
         self.primal = float(above.min())
         self._best = int(above.argmin())
@@ -94,9 +93,10 @@ class CutBounds:
         tilt = turned[rows, places] + doubt[rows, places]
         known_at_points = value - error - tilt
         self._heights: Floats = known_at_points - self._off * np.minimum(near, far + norm)
-        # Not at the optimum, but anywhere between it and the best point.
-        between = near + near[self._best]
-        self._lower_heights = known_at_points - self._off * np.minimum(between, far + norm)
+        # Not at the optimum alone, but anywhere between it and the best point.
+        apart = np.sqrt(_most_squares(points - points[self._best], gram, gram_error))
+        distance = np.minimum(np.maximum(near, apart), far + norm)
+        self._lower_heights: Floats = known_at_points - self._off * distance
         #: Of a free intercept: entries of vectors, and where points have it.
         self._free = bool(products.free)
         self._entries = products.entries[places]
@@ -184,6 +184,13 @@ class CutBounds:
     def _value(self, weights: Floats, heights: Floats) -> float:
         square = weights @ (self._gram + self._gram_error) @ weights
         return float(weights @ heights - square / (2 * self._lam))
+
+
+def _most_squares(points: Floats, gram: Floats, gram_error: Floats) -> Floats:
+    """Above ‖a‖² of every combination."""
+    sizes = np.abs(points)
+    squares = ((points @ gram) * points + (sizes @ gram_error) * sizes).sum(axis=1)
+    return np.asarray(np.maximum(squares, 0.0))
 
 
 def _at_most_one(weights: Floats) -> Floats:
