@@ -146,13 +146,14 @@ def run_with_faults(folder, held, keys, memories):
 def test_every_death_in_every_phase_ends_in_the_bits_of_one_process(tmp_path):
     held = tiles()
     keys, memories = ephemeral_keys(tuple(held)), {}
-    (model, moments), outcome, transport, crashes = run_with_faults(tmp_path, held, keys, memories)
+    released, outcome, transport, crashes = run_with_faults(tmp_path, held, keys, memories)
+    model, moments = released.model, released.second_moments
     assert all(transport.letters[phase] > len(fates) for phase, fates in FATES.items())
     assert crashes == len(PHASES)
     memories = {name: {key: kept.get(key) for key in kept} for name, kept in memories.items()}
     drawn = Drawn(RUN, memories)
     consents = {name: Consent(name, OPEN) for name in held}
-    (alone, at_once), repeated = repeat_run(
+    (alone, at_once, _), repeated = repeat_run(
         held, HOW, SETTINGS, drawn, keys=keys, consents=consents
     )
     assert model.coef.tobytes() == alone.coef.tobytes()
@@ -168,7 +169,7 @@ def test_every_death_in_every_phase_ends_in_the_bits_of_one_process(tmp_path):
         name: {k: v[::-1] if k.startswith("sealed seed") else v for k, v in kept.items()}
         for name, kept in memories.items()
     }
-    (other, theirs), _ = repeat_run(
+    (other, theirs, _), _ = repeat_run(
         held, HOW, SETTINGS, Drawn(RUN, others), keys=keys, consents=consents
     )
     assert other.coef.tobytes() != model.coef.tobytes()
