@@ -9,9 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from weft.crypto.keys import ephemeral_keys
 from weft.data import Tile
 from weft.errors import WeftError
 from weft.federation import describe_party
+from weft.federation.describe_party import DescribeParty
+from weft.federation.description import describe_study, described_as
 from weft.federation.local_description import describe_tiles
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
 from weft.federation.sealed_correlations import correlate_tiles
@@ -19,6 +22,7 @@ from weft.guards import Terms
 from weft.guards.told_cells import LEAVES
 from weft.privacy.agreement import Consent
 from weft.privacy.ledger.run_booking import Ledger
+from weft.protocol import LocalChannel, fields_of, pack
 from weft.solvers.settings import Settings
 
 LEAST = 10
@@ -260,3 +264,42 @@ def test_correlations_are_those_of_the_pooled_table():
     strict = {party: Consent(party, TERMS) for party in held}
     with pytest.raises(WeftError, match="allow_second_moments"):
         correlate_tiles(held, Preprocessing(), settings, consents=strict)
+
+
+def test_a_party_that_is_made_again_answers_the_same(tmp_path):
+    frame, labels = table()
+    held, told = tiles(frame, labels), described_as(Preprocessing(confirmed=ONE_TABLE))
+    keys, memories = ephemeral_keys(tuple(held)), {party: {} for party in held}
+    books = Ledger(tmp_path / "ledger", "study")
+
+    def party(name):
+        return DescribeParty(
+            name,
+            held[name],
+            keys=keys[name],
+            consent=Consent(name, TERMS),
+            ledger=books,
+            memory=memories[name],
+            missing="mean",
+        )
+
+    heard = []
+
+    def hearing(name, own):
+        def on(phase, message):
+            reply = own.on(phase, message)
+            heard.append((name, phase, message, fields_of(reply)))
+            return reply
+
+        return on
+
+    channel = LocalChannel({name: hearing(name, party(name)) for name in held})
+    how = msgspec.structs.replace(told, confirm_separate_ids=True)
+    describe_study(channel, how, Settings(lam=0.1, loss="logistic"), bytes(16))
+    again = party("north")
+    for name, phase, message, reply in heard:
+        if name == "north":
+            said = again.on(phase, message)
+            # Boxes are sealed anew.
+            boxed = phase.name in ("match.view", "match.keys")
+            assert boxed or pack(fields_of(said)) == pack(reply), phase.name

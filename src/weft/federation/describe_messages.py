@@ -70,6 +70,7 @@ class DistributionRequest(SumRequest):
     """Asks for sums of squares, counts by interval and outcomes."""
 
     units: Annotated[Floats, numbers("unit of each column's spread", "columns")]
+    lengths: Annotated[Floats, numbers("on which scale cells are counted", "columns")]
 
 
 class DistributionReply(Message):

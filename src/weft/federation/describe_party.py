@@ -30,6 +30,7 @@ from weft.federation.describe_messages import (
 from weft.federation.party import Party
 from weft.federation.sealed_run_terms import DescribedSeat
 from weft.guards.told_cells import (
+    TAIL,
     ColumnLine,
     ToldColumn,
     reached_by,
@@ -240,7 +241,7 @@ class DescribeParty(Party):
     def _tell_sizes(self, message: DigitRequest) -> DigitReply:
         if message.digit == 0:
             self._go_on("sizes", "names")
-        return self._largest[DESCRIBE_SIZES.name].tell(message, lambda: self._reaches(0.0))
+        return self._largest[DESCRIBE_SIZES.name].tell(message, lambda: self._reaches(0.0)[0])
 
     def _tell_centres(self, message: CentresRequest) -> CentresReply:
         self._go_on("centres", "sizes")
@@ -260,21 +261,24 @@ class DescribeParty(Party):
         if message.digit == 0:
             self._go_on("spreads", "middle")
         return self._largest[DESCRIBE_SPREADS.name].tell(
-            message, lambda: self._reaches(self._centres)
+            message, lambda: self._reaches(self._centres).ravel()
         )
 
     def _reaches(self, centres: Floats | float) -> Floats:
-        """Per column of all, how far from a centre ``min_batch`` of its cells are."""
-        found, middle = np.zeros(self._width), np.broadcast_to(centres, self._width)
+        """Per column of all, how far from a centre ``min_batch`` of its cells are, and a share."""
+        found, middle = np.zeros((2, self._width)), np.broadcast_to(centres, self._width)
         for place, column in self._everything:
-            found[place] = reached_by(np.abs(column.cells - middle[place]), self._least)
+            sizes = np.abs(column.cells - middle[place])
+            some = max(self._least, int(len(sizes) * TAIL))
+            found[:, place] = reached_by(sizes, self._least), reached_by(sizes, some)
         return found
 
     def _tell_counts(self, message: DistributionRequest) -> DistributionReply:
         self._go_on("counts", "spreads")
         units = self._insist(message.units, "units", least=0.0)
+        lengths = self._insist(message.lengths, "lengths", least=0.0)
         lines = {
-            place: ColumnLine.around(float(self._centres[place]), float(units[place]))
+            place: ColumnLine.around(float(self._centres[place]), float(lengths[place]))
             for place, column in self._everything
             if len(column.cells)
         }

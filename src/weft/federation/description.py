@@ -139,6 +139,7 @@ class _Totals:
     replies: Mapping[str, NamesReply]
     centres: Floats
     units: Floats
+    lengths: Floats
     sums: Floats
     counts: Floats
     outcomes: Floats
@@ -167,11 +168,11 @@ class _Asking:
         centres = sums[:, 2] / np.maximum(sums[:, 0], 1.0) * size
         middle = SpreadRequest(round=adder.advance(), centres=centres)
         channel.ask(DESCRIBE_MIDDLE, self._all(middle)).insist("describing")
-        spread = units_above(channel, adder, DESCRIBE_SPREADS, width)
-        units = np.maximum(spread, size * _LEAST_SPREAD)
-        answered = channel.ask(
-            DESCRIBE_COUNTS, self._all(DistributionRequest(round=adder.advance(), units=units))
-        ).insist("describing")
+        far, near = units_above(channel, adder, DESCRIBE_SPREADS, 2 * width).reshape(2, width)
+        units = np.maximum(far, size * _LEAST_SPREAD)
+        lengths = np.maximum(near, size * _LEAST_SPREAD)
+        question = DistributionRequest(round=adder.advance(), units=units, lengths=lengths)
+        answered = channel.ask(DESCRIBE_COUNTS, self._all(question)).insist("describing")
         intervals = len(ColumnLine(0.0, 1.0).line.start)
         counts = self._added(answered, "counts", (width, SPREADS + intervals))
         parties = len(channel.parties)
@@ -179,7 +180,7 @@ class _Asking:
         if self._classes is not None:
             shape = (1 + parties, len(self._classes) + 1)
         outcomes = self._added(answered, "outcomes", shape)
-        return _Totals(replies, centres, units, sums, counts, outcomes)
+        return _Totals(replies, centres, units, lengths, sums, counts, outcomes)
 
     def _all(self, message: Any) -> dict[str, Any]:
         return dict.fromkeys(self._channel.parties, message)
@@ -266,7 +267,7 @@ def _column(totals: _Totals, place: int, name: str, holders: Sequence[str]) -> d
     if not cells:
         return {**found, "mean": None, "sd": None, "quantiles": {}, "histogram": None}
     mean, sd = _moments(cells, totals.counts[place], totals.centres[place], totals.units[place])
-    line = ColumnLine.around(float(totals.centres[place]), float(totals.units[place]))
+    line = ColumnLine.around(float(totals.centres[place]), float(totals.lengths[place]))
     counted = Distribution(line, np.round(totals.counts[place, SPREADS:]))
     return {
         **found,

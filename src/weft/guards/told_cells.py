@@ -29,8 +29,9 @@ FARTHEST = 8.0
 GRAIN = 2.0**-16
 #: Mean and spread are two equations for counts of rare values: so many more unknowns hide them.
 _UNKNOWNS = 10
-#: Leaves of a column's line, which is four times as long as what ``least`` cells of a party reach.
-LEAVES = 256
+#: Leaves of a column's line, which is four times as long as the distance from the mean that this
+#: share of a party's cells reach, or ``least`` of them: tails must not make it coarse.
+LEAVES, TAIL = 256, 0.05
 _UNITS = 4
 
 
