@@ -143,7 +143,8 @@ def test_regression_agrees_with_ridge():
 
 
 def test_absent_parties_leave_an_estimate_and_then_a_certificate(cancer):
-    model = HybridClassifier(lam=0.1, gap=1e-2, participation={"cyclic": 2}, verbose=False)
+    turns = {"participation": {"cyclic": 2}, "solver": "hyfdca"}
+    model = HybridClassifier(lam=0.1, gap=1e-2, verbose=False, **turns)
     model.fit(SPLITS["grid"](cancer, k=2, q=2))
     assert model.gap_ <= 1e-2
     assert model.history_["loss_estimate"].notna().any()
@@ -157,7 +158,7 @@ def test_verbose_prints_a_line_for_each_certificate(cancer, capsys):
 
 
 def test_labels_beside_tiles_and_odd_mappings_are_refused(cancer):
-    with pytest.raises(ConfigError, match="leave y out"):
+    with pytest.raises(ConfigError, match="leave y and sample_weight out"):
         HybridClassifier().fit(cancer.to_tile(), cancer.labels)
     with pytest.raises(DataError, match="party north must hold a Tile"):
         HybridClassifier().fit({"north": cancer.block})

@@ -37,6 +37,7 @@ REACH = [
     Case("hyfdca", _ROWS, "hinge", how={**_HINGE, "lam": 0.1}),
     Case("cutting-planes", _BOTH, "hinge", how=_HINGE),
     Case("lbfgs", _BOTH),
+    Case("span-newton", _BOTH),
     Case("newton-cg", _BOTH, "squared_hinge"),
     Case("fedavg", _ROWS, options={"gradient": "full"}),
     Case("fedhybrid", _ROWS),

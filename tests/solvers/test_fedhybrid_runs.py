@@ -10,7 +10,7 @@ from scipy.special import expit
 from covering import every_value
 from weft.data import Tile
 from weft.errors import ConfigError, ProtocolError
-from weft.federation.local_federation import Federation
+from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
 from weft.solvers.fedhybrid import method as party_module
 from weft.solvers.fedhybrid.step_sizes import Safeguard
@@ -34,7 +34,7 @@ def tiles(made):
     return {
         f"p{k}": (
             Tile.make(
-                [f"{k}.{i}" for i in range(len(y))], [f"x{j}" for j in range(x.shape[1])], x, y
+                [f"{97 * i + k}" for i in range(len(y))], [f"x{j}" for j in range(x.shape[1])], x, y
             ),
         )
         for k, (x, y) in enumerate(made)
@@ -43,7 +43,8 @@ def tiles(made):
 
 def run(parties, loss, options, iterations, watch=lambda halves: None, **changes):
     """Train; ``watch`` sees the parties' halves after every iteration."""
-    federation = Federation(parties)
+    # Parties with tables of very different sizes are meant.
+    federation = Federation(parties, Preprocessing(confirmed=("units",)))
     told = {
         "lam": LAM,
         "loss": loss,

@@ -41,7 +41,7 @@ def blocks():
 def tiles():
     features = [f"x{i}" for i in range(COLUMNS)]
     return {
-        f"p{k}": (Tile.make([f"{k}.{i}" for i in range(len(y))], features, block, y),)
+        f"p{k}": (Tile.make([f"{97 * i + k}" for i in range(len(y))], features, block, y),)
         for k, (block, y) in enumerate(blocks())
     }
 
