@@ -89,6 +89,7 @@ def test_pads_of_a_cohort_stay_with_its_holders(table, record):
     record("14", "guarded", f"pad: 0 of {tried} tries")
 
 
+@pytest.mark.release
 def test_a_chunk_of_bfv_holds_pads_under_foreign_slots(table, record):
     """Weft: chunks go whole, so r1c1 opens the others' slots too, and finds pads."""
     packed, own, truth, thief = stolen(table, "bfv")

@@ -165,6 +165,7 @@ def test_the_few_sums_of_lbfgs_do_not_give_the_cells(table, record):
     record("2b", "unguarded", f"lbfgs, {sums} sums: 0 rows, median error {np.median(off):.2f}")
 
 
+@pytest.mark.release
 def test_known_duals_turn_feature_sums_into_cells(table, record):
     """As many feature sums as there are foreign samples: HyFDCA makes that many."""
     diary = Diary(of_hyfdca)

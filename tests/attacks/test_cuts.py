@@ -149,6 +149,7 @@ def guarded_cuts(ten_digits):
     return Cuts(ten_digits, Terms(min_batch=10))
 
 
+@pytest.mark.release
 def test_two_cuts_that_differ_in_one_sample_show_it(open_cuts, ten_digits, record):
     assert open_cuts.run.trained.result.certificate.gap <= 1e-5
     truth = others(open_cuts.run, "p1", ten_digits)
@@ -177,6 +178,7 @@ def test_no_two_cuts_differ_in_one_sample_under_guards(guarded_cuts, ten_digits,
     )
 
 
+@pytest.mark.release
 def test_inner_products_of_cuts_show_norms_of_rows_to_a_blind_coordinator(open_cuts, record):
     samples = len(open_cuts.norms)
     read = [norms_in_grams(open_cuts.grams, c, samples) for c in range(CLASSES)]

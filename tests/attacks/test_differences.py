@@ -159,6 +159,7 @@ def own_alpha(party, phase, message, opened):
     return {"alpha": party._half.alpha[:, 0]} if phase in ("hyfdca.weights", "hyfdca.fused") else {}
 
 
+@pytest.mark.release
 def test_a_guard_that_counts_drawn_samples_would_let_single_rows_through(more_digits, record):
     """Open terms: 32 samples are drawn in every iteration, so such a guard would never speak."""
     found, diary, moved = thirty_two(more_digits)

@@ -78,6 +78,7 @@ def judged(found: Run, table, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return rows[:, columns >= 0], truth
 
 
+@pytest.mark.release
 def test_two_known_samples_at_a_time_give_every_row_to_a_coordinator(table, record):
     found = two_a_time(table, cipher="plain", coordinator_sees="papers")
     constant = found.party("p1").view.bias_slot

@@ -181,6 +181,7 @@ def read_differences(federation) -> tuple[np.ndarray, np.ndarray]:
     return found, values[:15] - values[15:]
 
 
+@pytest.mark.release
 def test_one_seed_for_two_cohorts_opens_a_partys_sums(record, monkeypatch):
     guessed(monkeypatch)
     unbound(monkeypatch)

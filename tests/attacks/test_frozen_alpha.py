@@ -120,6 +120,7 @@ def forget(monkeypatch):
     monkeypatch.setattr(SentAside, "note", lambda aside, alpha: None)
 
 
+@pytest.mark.release
 def test_a_row_shows_between_two_frozen_vectors(coordinator, monkeypatch, record):
     take_anything(monkeypatch)
     forget(monkeypatch)

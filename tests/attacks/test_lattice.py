@@ -57,6 +57,7 @@ def likelier(sealed: bytes, key, first: np.ndarray, second: np.ndarray) -> int:
     return int(np.argmax(scores))
 
 
+@pytest.mark.release
 def test_what_a_coordinator_blinds_shows_through_the_noise(key, pictures, record):
     """Naive: the coordinator adds a random plaintext where the receiver shall not read."""
     rng = np.random.default_rng(1)
@@ -95,6 +96,7 @@ def block_of(cipher: BfvCipher, round_: int, words: np.ndarray) -> bytes:
     return bytes(read_block(packed, "v").body)[8 * CHECKS :]
 
 
+@pytest.mark.release
 def test_what_holders_pad_does_not(key, pictures, record):
     """Weft: holders' pads lie under the ciphertext, so that the noise is that of a random word."""
     rng = np.random.default_rng(2)

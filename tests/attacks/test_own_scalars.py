@@ -131,6 +131,7 @@ def kinks(read, lo: float, hi: float, count: int) -> list[float]:
     return found
 
 
+@pytest.mark.release
 def test_margins_of_single_samples_follow_from_such_losses(again, record, monkeypatch):
     """A hinge bends where its sample's margin is one: where, and by how much, gives (z, z')."""
     believe_the_message(monkeypatch)

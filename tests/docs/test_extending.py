@@ -416,6 +416,7 @@ coordinator_sees = "weights"
 """
 
 
+@pytest.mark.release
 def test_the_plug_in_of_the_page_adds_all_that_it_says(tmp_path):
     pytest.importorskip("torch")
     (code,), (declared,) = (blocks("extending/plugin.md", kind) for kind in ("python", "toml"))

@@ -40,6 +40,7 @@ def small_images(monkeypatch):
     [("hyfdca", "fedavg", "auto"), pytest.param(tuple(TITLES), marks=pytest.mark.release)],
     ids=["some", "all"],
 )
+@pytest.mark.release
 def test_every_method_is_followed_to_its_end(methods):
     target = Target(20, 0.2)
     case = Case("mnist", NUMBER, "hyfdca")

@@ -57,6 +57,7 @@ for child in children:
 """
 
 
+@pytest.mark.release
 def test_what_processes_write_at_once_adds_up(tmp_path):
     folder = tmp_path / "ledger"
     command = [sys.executable, "-c", SOME_RUNS, str(folder)]

@@ -155,6 +155,7 @@ def test_at_the_end_everybody_has_the_optimum_and_its_own_gradient_there(newton,
     assert any("come and go" in note for note in trained.result.notes) == (share == 0.5)
 
 
+@pytest.mark.release
 def test_ten_newton_parties_reach_two_billionths_within_300_iterations():
     split = scaled_squares(10)
     held = [tiles[0] for tiles in split.parties.values()]

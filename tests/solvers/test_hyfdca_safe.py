@@ -83,6 +83,7 @@ def test_rows_of_very_different_norms_converge(judge: Any, iic: float) -> None:
 
 @pytest.mark.parametrize("iic", [0.1, *before_release(1.0)])
 @pytest.mark.parametrize("norms", ["sample", *before_release("cohort")])
+@pytest.mark.release
 def test_one_row_ten_times_as_long_converges(
     judge: Any, tables: Any, iic: float, norms: str
 ) -> None:

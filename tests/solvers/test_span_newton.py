@@ -64,6 +64,7 @@ def test_certificates_hold_at_every_iteration_where_one_of_nine_comes(table, bes
     assert primal == pytest.approx(best, rel=1e-5)
 
 
+@pytest.mark.release
 def test_it_takes_fewer_phases_than_lbfgs(table):
     ours, theirs = (trained(table, s, cipher="plain") for s in ("span-newton", "lbfgs"))
     assert ours.result.certificate.gap <= 1e-5
