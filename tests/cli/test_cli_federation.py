@@ -12,6 +12,7 @@ import pytest
 
 from weft.crypto.keys import load_all, new_keys, read_public
 from weft.errors import ConfigError
+from weft.guards.terms import is_pilot
 from weft.network.join_settings import JoinSettings, keep_revocations, roster_pins
 from weft.privacy.agreement import read_card, read_roster
 from weft.privacy.agreement.roster_files import read_revocation
@@ -520,3 +521,26 @@ def test_a_member_revokes_a_roster_and_sites_are_told_how(weft, keys, tmp_path):
     assert keep_revocations(site, kit, [tmp_path / "gone.json"]) == []
     with pytest.raises(ConfigError, match="'south' has revoked"):
         roster_pins(kit).admit(roster)
+
+
+@pytest.mark.parametrize(("more", "marked"), [((), False), (("--pilot",), True)])
+def test_a_pilot_is_one_in_the_terms_that_everybody_is_invited_to(weft, tmp_path, more, marked):
+    outcome = weft(
+        *("federation", "invite", "north", "south", "west", "--name", "try", "--host", "localhost"),
+        *("--submitter", "anna@north.example", *more),
+    )
+    assert outcome.code == 0, outcome.err
+    found = [text for path in tmp_path.rglob("*.json") if '"terms"' in (text := path.read_text())]
+    (letter,) = found
+    assert is_pilot(terms_in(json.loads(letter))) == marked
+
+
+def terms_in(letter):
+    """The terms, however deep they lie."""
+    if isinstance(letter, dict):
+        if "terms" in letter:
+            return letter["terms"]
+        letter = list(letter.values())
+    if isinstance(letter, list):
+        return next((terms for part in letter if (terms := terms_in(part)) is not None), None)
+    return None
