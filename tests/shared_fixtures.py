@@ -31,8 +31,7 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     def draw_nothing(_: object, path: Path, **how: object) -> None:
         path.write_bytes(b"")
 
-    for name in ("plot_convergence", "plot_path"):
-        monkeypatch.setattr(f"weft.report.results_folder.{name}", draw_nothing)
+    monkeypatch.setattr("weft.report.results_folder.plot_path", draw_nothing)
     figure = pytest.importorskip("matplotlib.figure")
     monkeypatch.setattr(
         figure.Figure, "savefig", lambda _, path, **how: Path(path).write_bytes(b"")

@@ -89,7 +89,6 @@ def test_split_check_train_predict(weft, tmp_path, name, suffix, cutting):
         "model.npz",
         "history.csv",
         "history.parquet",
-        "convergence.png",
         "report.html",
         "summary.json",
         "summary.md",

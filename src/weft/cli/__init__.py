@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shlex
 import sys
 from collections.abc import Sequence
@@ -115,6 +116,9 @@ def command_line() -> tuple[typer.Typer, tuple[str, ...]]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; a user's mistake is one sentence on stderr and exit code 2."""
+    # Loading libraries makes hundreds of thousands of objects that stay: with the interpreter's
+    # own threshold a tenth of a small run goes into looking through them for cycles.
+    gc.set_threshold(50_000)
     try:
         given = sys.argv[1:] if arguments is None else list(arguments)
         # Reports say with which command they can be had again.

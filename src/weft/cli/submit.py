@@ -39,7 +39,7 @@ def submit(
     kind that a plug-in adds, such as [neural] of weft neural run, takes the place of [model] and
     [solver].
 
-    Follows the run and brings back its history, plot, summary and report.html; and the model, if
+    Follows the run and brings back its history, summary and report.html; and the model, if
     --keys and --party are those of a party that gets it. Parties that get the model have it on
     their sites in any case. A model that is sealed to nobody, as the server's network is, always
     comes along.

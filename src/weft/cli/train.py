@@ -50,9 +50,9 @@ def train(
     """Train the model that a config describes, all parties in this process.
 
     Stops at the certified gap that the config asks for and writes the model, the history (CSV and
-    Parquet), a convergence plot, a summary, a copy of the config and report.html, which shows all
-    of it and who holds what in a browser, without any network. The folder appears when everything
-    is in it.
+    Parquet), a summary, a copy of the config and report.html, which shows how loss and gap fell,
+    who holds what and all the rest in a browser, without any network; weft report --figures draws
+    it for papers. The folder appears when everything is in it.
 
     The solver is chosen by the loss and by who takes part, unless name in the config's [solver]
     section says otherwise; weft check tells which it will be. To have lambda chosen too, list
@@ -154,7 +154,7 @@ def train(
     if json:
         say_json({"folder": str(folder), **summary})
     elif not quiet:
-        holds = "Model, history, plot, summary and report.html"
+        holds = "Model, history, summary and report.html"
         say(*ending_text(folder, summary, remarks, holds))
 
 

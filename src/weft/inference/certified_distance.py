@@ -22,7 +22,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
 
 from weft.array_types import Floats
 from weft.inference.fit_statistics import FitStatistics
@@ -118,5 +117,8 @@ def _of_gap(gap: float, square: float, *, exact: bool) -> float:
 
     def excess(t: float) -> float:
         return float(-np.expm1(-t) - t * np.exp(-t) - gap * square)
+
+    # Loaded here: it takes as long as a small run, and few runs ask for inference.
+    from scipy.optimize import brentq
 
     return float(brentq(excess, 0.0, _FARTHEST)) / float(np.sqrt(square))

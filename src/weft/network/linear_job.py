@@ -86,7 +86,7 @@ class LinearJob(JobKind[LinearTask, "Config"]):
     ) -> list[str | Table]:
         from weft.report.run_text import ending_text
 
-        return [*ending_text(folder, summary, remarks, "History, plot, summary and report.html")]
+        return [*ending_text(folder, summary, remarks, "History, summary and report.html")]
 
     def coordinate(
         self, task: LinearTask, channel: Channel, run: bytes, tell: OnIteration

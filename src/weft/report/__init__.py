@@ -1,1 +1,1 @@
-"""What a run tells people: history, plot, summary, results folder, who holds and who saw what."""
+"""What a run tells people: history, summary, plots, results folder, who holds and who saw what."""

@@ -11,7 +11,6 @@ import pandas as pd
 from weft.federation.local_federation import Trained
 from weft.federation.model import Model
 from weft.federation.release.fit_inference import Inference
-from weft.report.convergence_plot import plot_convergence
 from weft.report.history import history_frame, write_history
 from weft.report.json_values import finite, json_text
 from weft.report.lambda_path import edge_remark, has_path, path_frame
@@ -30,7 +29,7 @@ def write_results(
     config: Path | None = None,
     **more: Any,
 ) -> tuple[dict[str, Any], list[str]]:
-    """Write model, history, plot, summary and report of a run into a folder that exists.
+    """Write model, history, summary and report of a run into a folder that exists.
 
     A run over several λ or folds also gets a table of them, ``path.csv``, and its plot; one with
     inference a coefficient table, ``coefficients.csv`` and ``coefficients.tex``.
@@ -85,9 +84,8 @@ def write_files(
         model.save(folder / "model.npz")
     summary["inference"] = _inference(folder, inference)
     write_history(history, folder)
-    remarks = [
-        plot_convergence(history, folder / "convergence.png", title=title, target=settings.gap)
-    ]
+    # The report draws how loss and gap fell; the same as pictures costs more than a small run.
+    remarks: list[str | None] = []
     if path is not None:
         task = settings.make_loss().task
         path.to_csv(folder / "path.csv", index=False)
