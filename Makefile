@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 # What is never imported need not be compiled.
 INSTALL := $(PIP) --no-build-isolation --no-compile
 
-.PHONY: demo demo-network test test-all check bench docs clean
+.PHONY: demo demo-network test test-times test-all check bench docs clean
 
 # What is imported is compiled once, whatever the machine says: tests start many processes.
 unexport PYTHONDONTWRITEBYTECODE
@@ -36,6 +36,10 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 
 
 test: $(VENV)/ready
 	$(PYTEST)
+
+# With the processor seconds of the dearest tests, and of what Numba compiled, at the end.
+test-times: $(VENV)/ready
+	$(PYTEST) --processor-times
 
 # With every combination of parameters, of which `test` tries some: before a release.
 test-all: $(VENV)/ready

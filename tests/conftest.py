@@ -23,9 +23,16 @@ settings.register_profile("change", settings.get_profile("release"), max_example
 gc.disable()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--processor-times", action="store_true", help="what tests cost, at the end")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """More examples before a release; and workers share a folder, that of pytest's cache."""
     settings.load_profile("change" if config.option.markexpr else "release")
+    if config.option.processor_times:
+        times = import_module("processor_times").ProcessorTimes()
+        config.pluginmanager.register(times, "processor times")
     worker: str = getattr(config, "workerinput", {}).get("workerid", "")
     if not worker and getattr(config.option, "numprocesses", None):
         # This process hands tests out and runs none: what they need took it seconds to load.

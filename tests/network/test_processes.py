@@ -61,7 +61,12 @@ TIMEOUT = 3.0
 
 
 def test_faults_end_in_the_right_result_or_in_one_sentence(tmp_path, capsys):
-    """A party and the coordinator are killed; with every change, every process more is dear."""
+    """A party and the coordinator are killed; with every change, every process more is dear.
+
+    Checks, predictions and sealed runs start six more. Without processes, checks are in
+    ``test_study_check.py``, predictions in ``test_joint_prediction.py``, sealed runs in which
+    anybody is killed in ``test_sealed_recovery.py``.
+    """
     with open_scene(tmp_path / "scene") as scene:
         scene.start("west")
         refuses_certificate_of_another(scene, capsys)
@@ -71,9 +76,6 @@ def test_faults_end_in_the_right_result_or_in_one_sentence(tmp_path, capsys):
         hidden = goes_on_when_processes_are_killed(scene, job=False, gap=SOON)
         agrees_with_scikit_learn(scene, "killed", gap=SOON)
         keeps_no_ciphertext(scene, "killed", hidden)
-        counts_before_training(scene, "killed")
-        predicts_for_one_party(scene, "killed", "south")
-        seals_though_a_party_is_killed(scene)
         shows_no_traceback(scene)
     assert not list(scene.processes())
 
@@ -100,6 +102,9 @@ def test_every_fault_leaves_nothing_behind(tmp_path, capsys):
         hidden = goes_on_when_processes_are_killed(scene)
         agrees_with_scikit_learn(scene, "killed")
         keeps_no_ciphertext(scene, "killed", hidden)
+        counts_before_training(scene, "killed")
+        predicts_for_one_party(scene, "killed", "south")
+        seals_though_a_party_is_killed(scene)
         goes_on_through_sleep_damage_and_full_disks(scene)
         journal = begins_with_networks(scene)
         refuses_what_policies_forbid(scene)
