@@ -90,7 +90,8 @@ def test_rules_stay_whatever_the_cells_are(rules, samples, refused):
     def coming(rules, samples):
         ids = np.array([f"s{n}" for n in samples], dtype=object)
         some = np.ones(len(ids), np.int32)
-        return Attendance(ids, some, some.astype(np.uint64), np.arange(len(ids)), rules)
+        same = some.astype(np.uint64)
+        return Attendance(ids, some, same, same, np.arange(len(ids)), rules)
 
     pages = Pages.new()
     pages.remember(coming({"a": b"bins 1", "b": b""}, range(50)), "2026-01-01T10:00")

@@ -35,6 +35,9 @@ class Change:
     ruled
         Columns that became numbers by other rules in earlier runs over some of the samples; then
         nobody was counted, since whoever chooses rules would learn from that.
+    moved
+        Samples of both of which this party counts another part now, since others hold them or
+        hold them no longer.
     """
 
     came: int
@@ -42,10 +45,11 @@ class Change:
     corrected: int
     since: str
     ruled: tuple[str, ...] = ()
+    moved: int = 0
 
     def __str__(self) -> str:
-        counts = (self.came, self.went, self.corrected)
-        what = ("came", "went", "got other cells or labels")
+        counts = (self.came, self.went, self.corrected, self.moved)
+        what = ("came", "went", "got other cells or labels", "got other holders")
         parts = [f"{n} {word}" for n, word in zip(counts, what, strict=True) if n]
         if self.ruled:
             parts.append(f"{', '.join(self.ruled)} got other rules")

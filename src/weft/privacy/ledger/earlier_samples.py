@@ -14,6 +14,7 @@ from weft.data.columns.declared_cells import CategoryCells, DeclaredColumns
 from weft.guards.min_batch_across_runs import standing_alone
 from weft.matching.id_normalization import normal_features
 from weft.matching.party_view import PartyView
+from weft.privacy.ledger.sample_roles import roles_of
 from weft.sums.local_table import Block
 
 Names = NDArray[np.object_]
@@ -50,6 +51,8 @@ class Attendance:
         As in :class:`weft.privacy.ledger.earlier_samples.Memory`.
     contents
         Hashes of their cells and labels.
+    roles
+        Which part of them this party counts (:func:`weft.privacy.ledger.sample_roles.roles_of`).
     rows
         Local rows of the view.
     rules
@@ -59,6 +62,7 @@ class Attendance:
     ids: Names
     places: NDArray[np.int32]
     contents: Hashes
+    roles: Hashes
     rows: NDArray[np.int64]
     rules: Mapping[str, bytes]
 
@@ -89,7 +93,8 @@ def attendance(
         # A sum, for samples that several tiles hold parts of; no tile holds one twice.
         contents[slots[held]] += _contents(tile)[held]
     kept = ~view.left_out
-    return Attendance(ids[kept], places[kept], contents[kept], np.flatnonzero(kept), rules)
+    roles = roles_of(view)[view.row_cohort[kept]]
+    return Attendance(ids[kept], places[kept], contents[kept], roles, np.flatnonzero(kept), rules)
 
 
 def _contents(tile: Held) -> Hashes:

@@ -135,10 +135,10 @@ class Pages:
     foreign, fewest
         The fewest columns that were ever foreign to this party, or to another holder; zero:
         none were.
-    attended, versions
-        Who took part in the last runs that showed feature sums: samples by their ids, and by their
+    attended, versions, roles
+        Who took part in the last runs that showed feature sums: samples by their ids; by their
         ids, cells and labels, since a corrected sample shows like one that comes and one that
-        goes.
+        goes; and by their ids and what this party counts of them.
     folds
         How folds have cut the samples of the last runs that had any.
     scored
@@ -170,6 +170,7 @@ class Pages:
     companies: CompanyMemory = field(default_factory=CompanyMemory.new)
     rules: RuleMemory = field(default_factory=RuleMemory.new)
     edges: EdgeMemory = field(default_factory=EdgeMemory.new)
+    roles: Memory = field(default_factory=Memory.new)
 
     @classmethod
     def new(cls) -> Pages:
@@ -220,7 +221,8 @@ class Pages:
         """Take down who takes part in a run, before others see feature sums of it."""
         samples = self.hashes(who.ids)
         self.attended.remember(samples, who.places, began)
-        self.versions.remember(self._version(samples, who), who.places, began)
+        self.versions.remember(self._version(samples, who.contents), who.places, began)
+        self.roles.remember(self._version(samples, who.roles), who.places, began)
         plain = []
         for _, column, rule in self._rules_of(who):
             if rule is None:
@@ -239,10 +241,14 @@ class Pages:
         if found is not None:
             since, came, went = found
             return Change(len(came), len(went), 0, since)
-        found = self.versions.set_apart(self._version(samples, who), who.places, at_least)
+        found = self.versions.set_apart(self._version(samples, who.contents), who.places, at_least)
         if found is not None:
             since, came, went = found
             return Change(0, 0, max(len(came), len(went)), since)
+        found = self.roles.set_apart(self._version(samples, who.roles), who.places, at_least)
+        if found is not None:
+            since, came, went = found
+            return Change(0, 0, 0, since, moved=max(len(came), len(went)))
         return None
 
     def _ruled_otherwise(self, samples: Hashes, who: Attendance) -> tuple[str, ...]:
@@ -287,9 +293,9 @@ class Pages:
         """Take down that so many more go out, by local rows."""
         self.numbers[kind].add(self.hashes(who.ids), by_row[who.rows])
 
-    def _version(self, samples: Hashes, who: Attendance) -> Hashes:
-        """Under what samples stand with all that they bring."""
-        pairs = np.stack([samples, who.contents], axis=1)
+    def _version(self, samples: Hashes, more: Hashes) -> Hashes:
+        """Under what samples stand with what they bring, or what this party counts of them."""
+        pairs = np.stack([samples, more], axis=1)
         return tokens_of((pair.tobytes() for pair in pairs), Secret(self.key), "ledger versions")
 
     def of(self, samples: Hashes) -> tuple[Ints, Ints]:
@@ -346,6 +352,8 @@ class Book:
         # Files from before folds were remembered have none.
         cuts = FoldMemory.new() if "folds.runs" not in arrays else None
         folds = cuts or FoldMemory.from_arrays(arrays, "folds")
+        known = Memory.new() if "roles.runs" not in arrays else None
+        roles = known or Memory.from_arrays(arrays, "roles")
         scores = ScoreMemory.new() if "scored.runs" not in arrays else None
         scored = scores or ScoreMemory.from_arrays(arrays, "scored")
         numbers = {kind: NumberMemory.from_arrays(arrays, kind) for kind in NUMBER_KINDS}
@@ -375,7 +383,7 @@ class Book:
         if attended is None or versions is None or folds is None or len(told) < len(numbers):
             whole = False
         whole = whole and companies is not None and rules is not None
-        whole = whole and scored is not None and edges is not None
+        whole = whole and scored is not None and edges is not None and roles is not None
         if not whole or sample is None or key is None:
             raise self._damaged(f"{self.path} does not hold a ledger")
         received, shown, foreign, fewest = (np.array(count) for count in counts)
@@ -385,11 +393,12 @@ class Book:
         assert companies is not None
         assert rules is not None
         assert edges is not None
+        assert roles is not None
         counted = (received, shown, foreign, fewest)
         pages = Pages(key.tobytes(), sample, *counted, runs, attended, versions, folds, told)
         assert scored is not None
         pages.companies, pages.rules = companies, rules
-        pages.scored, pages.edges = scored, edges
+        pages.scored, pages.edges, pages.roles = scored, edges, roles
         return pages
 
     @contextmanager
@@ -422,6 +431,7 @@ class Book:
                 "runs": np.frombuffer(runs, np.uint8),
                 **pages.attended.to_arrays("attended"),
                 **pages.versions.to_arrays("versions"),
+                **pages.roles.to_arrays("roles"),
                 **pages.folds.to_arrays("folds"),
                 **pages.scored.to_arrays("scored"),
                 **{
