@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -12,6 +13,7 @@ from weft.protocol import Nothing, Request
 from weft.protocol.channel import LocalChannel
 from weft.solvers.participation import Cyclic, RandomFraction, Trace
 from weft.solvers.patient_channel import PatientChannel
+from weft.solvers.round_trip_forecast import forecast_trips
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.messages import HERE
 
@@ -119,3 +121,8 @@ def test_the_model_does_not_depend_on_who_comes_when_to_the_bit(
     assert often.result.certificate == seldom.result.certificate
     assert often.result.certificate.gap <= 1e-2
     assert seldom.meter.round_trips > 1.2 * often.meter.round_trips
+    for rule, run in zip(rules, runs, strict=True):
+        asked = msgspec.structs.replace(settings, participation=rule)
+        ahead = forecast_trips(asked, run.holdings.parties, mean_square=60.0)
+        assert ahead is not None
+        assert ahead.likely / 3 <= run.meter.round_trips <= 3 * ahead.likely

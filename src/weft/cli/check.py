@@ -149,6 +149,7 @@ def check(
         *columns,
         *holdings.remarks(),
         reason or f"solver: {settings.solver}",
+        *([] if look.trips is None else [look.trips.sentence()]),
         *_plan(settings),
     ]
     if settings.sum_noise is not None:

@@ -55,6 +55,7 @@ def show_check(found: dict[str, Any], command: str, *, json: bool) -> None:
                 f"{found['min_batch']} of them"
             )
         remarks.append(found["reason"] or f"solver: {found['solver']}")
+        remarks += [found["round_trips"]] if found["round_trips"] else []
         say("", *(line for remark in remarks for line in item(remark)), *found["outlook"], "")
     problems = [*found["doubts"], *(one["sentence"] for one in found["refusals"])]
     if problems:

@@ -82,6 +82,7 @@ class StudyCheck:
             "name": self.name,
             "solver": self.settings.solver,
             "reason": self.reason,
+            "round_trips": None if self.look.trips is None else self.look.trips.sentence(),
             "classes": self.classes,
             "min_batch": least,
             "parties": [self._party(name) for name in self.holdings.parties],

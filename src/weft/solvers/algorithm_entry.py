@@ -105,6 +105,9 @@ class Algorithm:
     forecast
         Sums over a sample that a run takes, from settings, problems side by side and 1/N Σ ‖x_i‖²;
         None: by ``sample_sums`` and certificates, as for all methods in rounds.
+    round_trips
+        Round trips of training that a run is likely to take with everyone there, from settings
+        and 1/N Σ ‖x_i‖²; None: nobody measured it.
     tuned
         Numbers that are usually tuned, with bounds, from settings and the smallest ``iic`` that
         makes sense; None: ``iic``, if the algorithm reads it.
@@ -146,4 +149,5 @@ class Algorithm:
     follows_draws: Callable[[Settings], bool] = lambda settings: False
     stand_in: Callable[[Settings], str | None] = lambda settings: None
     forecast: Callable[[Settings, int, float], Forecast] | None = None
+    round_trips: Callable[[Settings, float], float] | None = None
     tuned: Tuned | None = None

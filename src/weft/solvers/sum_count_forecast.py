@@ -19,6 +19,10 @@ NO_GAP = 1e-6
 #: First-order methods on the dual take a·q·gap^−b iterations, for losses with kinks and for smooth
 #: ones, with q = mean ‖x‖²/λ; set by eye on runs of HyFDCA.
 _FIRST_ORDER = {False: (0.11, 0.57), True: (0.01, 0.5)}
+#: A further λ, which starts from the last, takes this share of the sums of the first.
+_FURTHER = 0.3
+#: a, b and c of `power_of_gap` for the iterations of quasi-Newton methods.
+QUASI_NEWTON = (2.1, 0.21, 0.47)
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,17 @@ def first_order_iterations(settings: Settings, mean_square: float) -> float:
     """Iterations over all samples that a first-order method is likely to take."""
     a, b = _FIRST_ORDER[settings.make_loss().smooth]
     return float(a * mean_square / settings.lam * (settings.gap or NO_GAP) ** -b + 2.0)
+
+
+def power_of_gap(
+    settings: Settings, mean_square: float, fitted: tuple[float, float, float]
+) -> float:
+    """a·(1 + q)^b·digits^c, with q = mean ‖x‖²/λ and digits = log10(1/gap), over all λ."""
+    a, b, c = fitted
+    digits = max(1.0, -math.log10(settings.gap or NO_GAP))
+    further = 1.0 + _FURTHER * (len(settings.lambdas) - 1)
+    base = 1.0 + mean_square / settings.smallest_lam
+    return float(a * math.pow(base, b) * math.pow(digits, c) * further)
 
 
 def capped(likely: int, most: int | None) -> int:

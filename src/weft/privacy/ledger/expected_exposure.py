@@ -16,6 +16,7 @@ from weft.guards.terms import Terms
 from weft.matching.holding_map import HoldingMap
 from weft.privacy.ledger.holder_views import View, views_of
 from weft.solvers.algorithm_choice import ALGORITHMS, algorithm_of, resolve
+from weft.solvers.round_trip_forecast import TripForecast, forecast_trips
 from weft.solvers.settings import Settings
 from weft.solvers.sum_count_forecast import Forecast, forecast_rounds
 
@@ -184,6 +185,8 @@ class Outlook:
     ----------
     sealed
         Whether it trains on shares, so that nobody opens a sum over samples.
+    trips
+        Round trips that it would take; None: nobody knows.
     exposures
         Who gets sums over samples with columns that are foreign to it.
     pairs
@@ -229,6 +232,7 @@ class Outlook:
     rare: int
     rare_cells: int
     forecast: Forecast
+    trips: TripForecast | None
     exposures: tuple[Exposure, ...]
     pairs: tuple[tuple[str, str, int, tuple[str, ...]], ...]
     learners: dict[str, int]
@@ -254,6 +258,7 @@ class Outlook:
             "rare_classes_left_out": self.rare,
             "rare_cells_left_out": self.rare_cells,
             "forecast": asdict(self.forecast),
+            "round_trips": None if self.trips is None else asdict(self.trips),
             "exposures": [
                 {
                     **{k: v for k, v in asdict(exposure.view).items() if k != "cohorts"},
@@ -336,6 +341,9 @@ def outlook(
         rare=holdings.rare,
         rare_cells=holdings.rare_cells,
         forecast=now,
+        trips=forecast_trips(
+            settings, holdings.parties, mean_square, labelled=not _learners(holdings)
+        ),
         exposures=exposures,
         pairs=() if sealed else _pairs(holdings, now),
         learners={} if sealed else _learners(holdings),

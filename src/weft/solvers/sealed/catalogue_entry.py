@@ -15,10 +15,12 @@ from weft.solvers.sealed.party_second_moments import SealedMomentsParty
 from weft.solvers.sealed.phase_limit import MOST_LAMBDAS
 from weft.solvers.sealed.table_positions import MOST_CELLS, shapes_of, whole_table
 from weft.solvers.settings import Settings
-from weft.solvers.sum_count_forecast import Forecast
+from weft.solvers.sum_count_forecast import QUASI_NEWTON, Forecast, power_of_gap
 
 #: Losses whose slope can be computed on shares.
 LOSSES = ("logistic", "squared")
+#: Round trips of an iteration, of which there are about as many as quasi-Newton takes on sums.
+_TRIPS = 5
 
 
 def why_not_sealed(settings: Settings) -> str:
@@ -81,6 +83,10 @@ def _forecast(settings: Settings, classes: int, mean_square: float) -> Forecast:
     return Forecast(0, 0, 0, 0)
 
 
+def _round_trips(settings: Settings, mean_square: float) -> float:
+    return _TRIPS * power_of_gap(settings, mean_square, QUASI_NEWTON)
+
+
 SEALED = Algorithm(
     "sealed",
     SealedCoordinator,
@@ -108,4 +114,5 @@ SEALED = Algorithm(
     parties_see="uniform words; the model, where they get it",
     check=_check,
     forecast=_forecast,
+    round_trips=_round_trips,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -23,10 +24,13 @@ from weft.solvers.subspace.coordinator import (
 from weft.solvers.subspace.newton_cg_solver import MOST_PRODUCTS
 from weft.solvers.subspace.party import SubspaceParty
 from weft.solvers.subspace.settings import SPAN_NEWTON
-from weft.solvers.sum_count_forecast import NO_GAP, Forecast, capped, most_iterations
-
-#: A further λ, which starts from the last, takes this share of the sums of the first.
-_FURTHER = 0.3
+from weft.solvers.sum_count_forecast import (
+    QUASI_NEWTON,
+    Forecast,
+    capped,
+    most_iterations,
+    power_of_gap,
+)
 
 
 @dataclass(frozen=True)
@@ -47,11 +51,18 @@ class SubspaceForecast:
         Sums of an iteration, where nothing but their number ends the run.
     fitted
         a, b and c of a·(1 + q)^b·digits^c sums, with digits = log10(1/gap).
+    trips
+        Round trips for a sum.
     """
 
     most: int
     usual: float
     fitted: tuple[float, float, float]
+    trips: float
+
+    def round_trips(self, settings: Settings, mean_square: float) -> float:
+        """Round trips of training: all problems are trained in the same ones."""
+        return self.trips * self._likely(settings, mean_square)
 
     def __call__(self, settings: Settings, classes: int, mean_square: float) -> Forecast:
         width = classes * (settings.folds + 1)
@@ -71,14 +82,18 @@ class SubspaceForecast:
 
     def _likely(self, settings: Settings, mean_square: float) -> int:
         """Sums for each problem."""
-        further = 1.0 + _FURTHER * (len(settings.lambdas) - 1)
         iterations = most_iterations(settings)
         if settings.gap is None and iterations is not None:
             return math.ceil(self.usual * iterations * len(settings.lambdas)) + 1
-        digits = max(1.0, -math.log10(settings.gap or NO_GAP))
-        a, b, c = self.fitted
-        base = 1.0 + mean_square / settings.smallest_lam
-        return math.ceil(a * math.pow(base, b) * math.pow(digits, c) * further)
+        return math.ceil(power_of_gap(settings, mean_square, self.fitted))
+
+
+def _forecasts(
+    most: int, usual: float, fitted: tuple[float, float, float], trips: float
+) -> dict[str, Any]:
+    """Sums and round trips, which go together."""
+    ahead = SubspaceForecast(most, usual, fitted, trips)
+    return {"forecast": ahead, "round_trips": ahead.round_trips}
 
 
 def _stand_in(settings: Settings) -> str | None:
@@ -126,7 +141,7 @@ SUBSPACE = (
         losses="kinks",
         trips="2; 3 with groups or holders without labels",
         reference="Franc and Sonnenburg 2009 (OCAS); Teo et al. 2010 (BMRM); on sums, ours",
-        forecast=SubspaceForecast(most=2 + 1, usual=1.7, fitted=(1.7, 0.32, 0.6)),
+        **_forecasts(most=2 + 1, usual=1.7, fitted=(1.7, 0.32, 0.6), trips=2 / 1.7),
         tuned=bounds(groups=(1.0, 100.0)),
     ),
     _subspace(
@@ -141,7 +156,7 @@ SUBSPACE = (
         infers=True,
         trips="2; 3 with holders without labels",
         reference="Liu and Nocedal 1989; on sums, with dual bounds, ours",
-        forecast=SubspaceForecast(most=1 + 1 + 1, usual=1.0, fitted=(2.1, 0.21, 0.47)),
+        **_forecasts(most=1 + 1 + 1, usual=1.0, fitted=QUASI_NEWTON, trips=2.0),
     ),
     _subspace(
         "newton-cg",
@@ -155,8 +170,8 @@ SUBSPACE = (
         infers=True,
         trips="2 a Hessian product and 2 a step",
         reference="Lin, Weng and Keerthi 2008; on sums, ours",
-        forecast=SubspaceForecast(
-            most=1 + MOST_PRODUCTS + 1 + 1, usual=12.0, fitted=(23.0, 0.12, 0.12)
+        **_forecasts(
+            most=1 + MOST_PRODUCTS + 1 + 1, usual=12.0, fitted=(23.0, 0.12, 0.12), trips=2.0
         ),
     ),
     _subspace(
@@ -174,6 +189,6 @@ SUBSPACE = (
         ),
         trips="2; 3 with holders without labels",
         reference="ours",
-        forecast=SubspaceForecast(most=3 + 1 + 1, usual=3.0, fitted=(2.1, 0.21, 0.47)),
+        **_forecasts(most=3 + 1 + 1, usual=3.0, fitted=QUASI_NEWTON, trips=1.0),
     ),
 )
