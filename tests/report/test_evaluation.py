@@ -32,7 +32,7 @@ def told_by(party, settings, scores, positive, levels, least, loss=LOGISTIC):
         groups = np.full((len(scores), 1), party)
     truth = np.where(positive, 1.0, -1.0)[:, None]
     places = places_of(layout, scores[mine, None], groups[mine], least)
-    return party_part(layout, scores[mine, None], truth[mine], groups[mine], places, loss)
+    return party_part(layout, scores[mine, None], truth[mine], groups[mine], places, loss, least)
 
 
 def evaluated(scores, positive, *, least=1, levels=None, loss=LOGISTIC, **wanted):
@@ -125,7 +125,7 @@ def test_intervals_of_the_auc_hold_the_truth_as_often_as_they_say():
         mine, theirs = drawn(400, seed)
         counts = np.zeros((len(line.start), 2))
         np.add.at(counts, (line.leaf_of(mine), theirs.astype(int)), 1.0)
-        auc = Buckets(line, counts, 0.0 * counts).auc
+        auc = Buckets(line, counts, 0.0 * counts[:, 0]).auc
         held += auc.low <= truth <= auc.high
     # 95 of 100, and no more than what the width of leaves adds.
     assert 182 <= held <= 199
@@ -176,7 +176,7 @@ def test_whoever_takes_parts_off_a_total_is_left_with_many_samples_or_none(sampl
     for known in range(PARTIES):
         for taken in combinations(range(PARTIES), known):
             rest = total - sum((parts[party] for party in taken), np.zeros_like(total))
-            counts = rest[EXACT:].reshape(layout.shape)[..., :2].sum(axis=-1)
+            counts = layout.parts(rest)[2][..., :2].sum(axis=-1)
             assert ((counts == 0) | (counts >= 10)).all()
     if samples == 40:
         # Of fewer than ten of a group, a party is in no bucket at all.

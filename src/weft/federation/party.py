@@ -603,7 +603,11 @@ class Party:
             self._account.judge_folds(folds, judge)
 
     def _book_scores(
-        self, rows: Ints, starts: Ints, choose: Callable[[Sequence[EarlierCounts]], Ints]
+        self,
+        rows: Ints,
+        starts: Ints,
+        levels: Ints,
+        choose: Callable[[Sequence[EarlierCounts]], Ints],
     ) -> Ints:
         """Choose buckets of held-out scores; with a ledger, so that they keep apart from others."""
         if self._account is None or not len(rows):
@@ -612,7 +616,7 @@ class Party:
         for own, slots in zip(self._matching.ids, self.view.tile_rows, strict=True):
             names[slots[slots >= 0]] = own[slots >= 0]
         alone = self._terms.allow_small_changes
-        return self._account.note_scores(names[rows], starts, choose, alone=alone)
+        return self._account.note_scores(names[rows], starts, levels, choose, alone=alone)
 
     def _likely_sums(self, settings: Settings) -> int:
         """Sums that the run will show of a sample, by what this party knows of the table.

@@ -89,12 +89,20 @@ def line_of(leaves: int) -> Line:
 
 @dataclass(frozen=True, eq=False)
 class EarlierCounts:
-    """An earlier evaluation: the bucket of every sample that is judged now, from 1 on; 0: none.
+    """An earlier evaluation, by groups of one column.
 
-    ``gone`` has, per bucket, how many were counted in it that are not judged now.
+    Attributes
+    ----------
+    bucket
+        Of every sample that is judged now, from 1 on; 0: none.
+    level
+        The group that it was counted in then.
+    gone
+        (groups × buckets) how many were counted there that are not judged now.
     """
 
     bucket: Ints
+    level: Ints
     gone: Ints
 
 
@@ -102,6 +110,9 @@ def free_edges(
     line: Line, leaf: Ints, kinds: NDArray[np.bool_], earlier: EarlierCounts, least: int
 ) -> NDArray[np.bool_]:
     """Per edge of a leaf, whether counts up to it keep apart from all of an earlier evaluation.
+
+    Counts of every group now are held against those of all samples and of every group then: groups
+    of another column may be nearly the same samples.
 
     Parameters
     ----------
@@ -111,17 +122,23 @@ def free_edges(
         (samples × kinds) the groups that are counted each by itself.
     """
     free = np.ones(line.leaves + 1, bool)
-    buckets = len(earlier.gone)
-    for kind in kinds.T:
-        both = np.zeros((line.leaves + 1, buckets))
-        np.add.at(both, (leaf[kind] + 1, earlier.bucket[kind]), 1.0)
-        upto = np.cumsum(both, axis=0)
-        now = upto.sum(axis=1)
-        # Who was in no bucket then is in none of its counts.
-        common = np.cumsum(upto[:, 1:], axis=1)
-        then = common[-1] + np.cumsum(earlier.gone[1:])
-        apart = now[:, None] + then[None, :] - 2.0 * common
-        free &= ~((apart > 0) & (apart < least)).any(axis=1)
+    groups, buckets = earlier.gone.shape
+    everyone = earlier.gone.sum(axis=0)
+    earlier_kinds = [(np.ones(len(leaf), bool), everyone)]
+    if groups > 1:
+        earlier_kinds += [(earlier.level == g, earlier.gone[g]) for g in range(groups)]
+    for member, gone in earlier_kinds:
+        # Who was in no bucket then, or in another group, is in none of its counts.
+        bucket = np.where(member, earlier.bucket, 0)
+        then = np.cumsum(np.bincount(bucket, minlength=buckets)[1:] + gone[1:])
+        for kind in kinds.T:
+            both = np.zeros((line.leaves + 1, buckets))
+            np.add.at(both, (leaf[kind] + 1, bucket[kind]), 1.0)
+            upto = np.cumsum(both, axis=0)
+            now = upto.sum(axis=1)
+            common = np.cumsum(upto[:, 1:], axis=1)
+            apart = now[:, None] + then[None, :] - 2.0 * common
+            free &= ~((apart > 0) & (apart < least)).any(axis=1)
     return free
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from weft.array_types import Floats
 from weft.guards.score_buckets import FARTHEST, Line
+from weft.solvers.held_out_sums import class_sums_off
 
 #: Of the normal distribution, for intervals that hold the truth in 95 of 100 cases.
 Z = 1.959963984540054
@@ -31,11 +32,22 @@ class Figure:
 
 @dataclass(frozen=True, eq=False)
 class Buckets:
-    """Counts of held-out scores, of one model: (places × 2 classes), and sums of the scores."""
+    """Counts of held-out scores, of one model.
+
+    Attributes
+    ----------
+    counts
+        (places × 2 classes) how many.
+    sums
+        (places) of the scores of both classes.
+    positive
+        The sum of scores of positive samples, and how far it may be off; None: it is not told.
+    """
 
     line: Line
     counts: Floats
     sums: Floats
+    positive: tuple[float, float] | None = None
 
     @cached_property
     def classes(self) -> tuple[float, float]:
@@ -168,19 +180,28 @@ class Buckets:
 
     @cached_property
     def spreads(self) -> Floats:
-        """(places × classes) the largest variance that scores within their ends can have."""
-        low, high = (end[:, None] for end in self.ends)
+        """The largest variance that scores of a place can have within its ends."""
+        low, high = self.ends
         mean = self.means
         spread: Floats = np.maximum((mean - low) * (high - mean), 0.0)
         return spread
 
     @cached_property
     def means(self) -> Floats:
-        """(places × classes) mean scores; in the middle where nobody is."""
-        middle = ((self.ends[0] + self.ends[1]) / 2.0)[:, None]
-        known = self.counts > 0
-        means: Floats = np.where(known, self.sums / np.where(known, self.counts, 1.0), middle)
+        """The mean score of every place; in the middle where nobody is."""
+        middle = (self.ends[0] + self.ends[1]) / 2.0
+        count = self.counts.sum(axis=1)
+        known = count > 0
+        means: Floats = np.where(known, self.sums / np.where(known, count, 1.0), middle)
         return means
+
+    @property
+    def positive_scores(self) -> tuple[float, float]:
+        """The sum of scores of positive samples as it is told, or as places leave it open."""
+        if self.positive is not None:
+            return self.positive
+        off = class_sums_off(self.line, np.arange(len(self.counts)), self.counts, self.means)
+        return float(self.counts[:, 1] @ self.means), float(off.sum())
 
 
 def _on_logits(value: float, spread: float, exact_to: float) -> Figure:

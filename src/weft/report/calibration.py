@@ -71,7 +71,10 @@ def sigmoid(scores: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class _Cells:
-    """Samples of one place and class each: how many, mean score, ends, the largest variance."""
+    """Samples of one place each: how many, mean score, ends, the largest variance, positive ones.
+
+    ``positive_scores`` is the sum of these over all places, and how far it may be off.
+    """
 
     count: Floats
     mean: Floats
@@ -79,19 +82,20 @@ class _Cells:
     high: Floats
     spread: Floats
     positive: Floats
+    positive_scores: tuple[float, float]
 
     @classmethod
     def of(cls, buckets: Buckets, places: Ints) -> _Cells:
-        counts = buckets.counts[places]
-        there = counts > 0
-        low, high = (np.repeat(end[places][:, None], 2, axis=1) for end in buckets.ends)
+        there = places[buckets.counts[places].sum(axis=1) > 0]
+        low, high = buckets.ends
         return cls(
-            counts[there],
-            buckets.means[places][there],
+            buckets.counts[there].sum(axis=1),
+            buckets.means[there],
             low[there],
             high[there],
-            buckets.spreads[places][there],
-            np.broadcast_to([0.0, 1.0], counts.shape)[there],
+            buckets.spreads[there],
+            buckets.counts[there, 1],
+            buckets.positive_scores,
         )
 
     def mean_probability(self, shift: float = 0.0) -> tuple[float, float]:
@@ -105,7 +109,7 @@ class _Cells:
     # ── the line through logits ───────────────────────────────────────────────────────────
 
     def intercept(self) -> Figure:
-        share = float(self.count @ self.positive) / self.count.sum()
+        share = float(self.positive.sum() / self.count.sum())
         ends = []
         for side in (-1.0, 0.0, 1.0):
             low, high = -40.0, 40.0
@@ -123,12 +127,13 @@ class _Cells:
         """By Newton's method; what buckets leave open to first order, doubled."""
         a, b = 0.0, 1.0
         design = np.stack([np.ones_like(self.mean), self.mean])
+        came = np.array([self.positive.sum(), self.positive_scores[0]])
         hessian = np.eye(2)
         for _ in range(_STEPS):
             chances = sigmoid(a + b * self.mean)
             weights = self.count * chances * (1.0 - chances)
             hessian = (design * weights) @ design.T + 1e-9 * np.eye(2)
-            step = np.linalg.solve(hessian, design @ (self.count * (self.positive - chances)))
+            step = np.linalg.solve(hessian, came - design @ (self.count * chances))
             step *= min(1.0, 1.0 / max(float(np.abs(step).max()), 1e-12))
             a, b = a + float(step[0]), b + float(step[1])
             if np.abs(step).max() < 1e-12:
@@ -144,7 +149,7 @@ class _Cells:
         """How far the two sums of the score equations may be off.
 
         A cell's sum of f(z) is off its count times f(mean) by half its variance times the largest
-        |f''| between its ends, found on a grid.
+        |f''| between its ends, found on a grid; the sum of positive scores is by what it may be.
         """
         share = np.linspace(0.0, 1.0, 9)[:, None]
         z = self.low + share * (self.high - self.low)
@@ -154,14 +159,14 @@ class _Cells:
         first = np.abs(b * b * bend).max(axis=0)
         second = np.abs(2.0 * b * slope + b * b * z * bend).max(axis=0)
         half = 0.5 * self.count * self.spread
-        return np.array([half @ first, half @ second])
+        return np.array([half @ first, half @ second + self.positive_scores[1]])
 
 
 def _curve(buckets: Buckets) -> list[Point]:
     """Places in the order of their mean scores, in groups of about as many samples."""
     count = buckets.counts.sum(axis=1)
     there = np.flatnonzero(count)
-    mean = buckets.sums[there].sum(axis=1) / count[there]
+    mean = buckets.sums[there] / count[there]
     order = there[np.argsort(mean, kind="stable")]
     share = (np.cumsum(count[order]) - count[order] / 2) / count.sum()
     group = np.minimum((share * _POINTS).astype(np.int64), _POINTS - 1)

@@ -33,10 +33,11 @@ def evaluation_of(
     each of several classes against the rest, ``groups`` one for every group.
     """
     counts, sums = held_out.everyone
+    line = held_out.layout.line
     positive = [str(name) for name in (classes[1:] if len(classes) == 2 else classes)]
     models = [
-        {"class": name, **_model(Buckets(held_out.layout.line, counts[k], sums[k]), held_out)}
-        for k, name in enumerate(positive)
+        {"class": name, **_model(Buckets(line, counts[k], sums[k], (told[0], told[1])), held_out)}
+        for k, (name, told) in enumerate(zip(positive, held_out.positive.tolist(), strict=True))
     ]
     if (
         len(models) == 1

@@ -33,8 +33,11 @@ from weft.solvers.evaluation_settings import EvaluationSettings
 #: Sums over all held-out samples: how many, how many predicted rightly, losses, their squares,
 #: squared errors of probabilities (Brier), their squares, and probabilities of the second class.
 EXACT = 7
-#: Of every place, by class: how many samples, and the sum of their scores.
-_PER_PLACE = 4
+#: Of every place: how many samples of each class, and the sum of the scores of all of them. A sum
+#: by class would be the score of one sample, where a place has one of its class.
+_PER_PLACE = 3
+#: Of every model: the sum of scores of all positive samples, and how far that may be off.
+_PER_MODEL = 2
 #: A group of all samples, where there are no others.
 EVERYONE = ("", ("",))
 
@@ -81,7 +84,12 @@ class HeldOutLayout:
 
     @property
     def size(self) -> int:
-        return EXACT + int(np.prod(self.shape))
+        return EXACT + _PER_MODEL * self.models + int(np.prod(self.shape))
+
+    def parts(self, numbers: Floats) -> tuple[Floats, Floats, Floats]:
+        """Exact sums, what is told of each model, and what of each place."""
+        exact, by_model, places = np.split(numbers, [EXACT, EXACT + _PER_MODEL * self.models])
+        return exact, by_model.reshape(self.models, _PER_MODEL), places.reshape(self.shape)
 
 
 def places_of(
@@ -120,22 +128,76 @@ def places_of(
 
 
 def party_part(
-    layout: HeldOutLayout, scores: Floats, truth: Floats, levels: Ints, places: Ints, loss: Loss
+    layout: HeldOutLayout,
+    scores: Floats,
+    truth: Floats,
+    levels: Ints,
+    places: Ints,
+    loss: Loss,
+    least: int,
 ) -> Floats:
     """What a party adds to the totals; ``truth`` (samples × models) is ±1."""
-    told = np.zeros(layout.shape)
+    told, by_model = np.zeros(layout.shape), np.zeros((layout.models, _PER_MODEL))
     for model, place in enumerate(places):
-        if (place >= 0).all():
-            _fill(told[:, model], layout, scores[:, model], truth[:, model] > 0, levels, place)
-    return np.concatenate([_exact(scores, truth, loss), told.ravel()])
+        if (place >= 0).all() and len(place):
+            positive, rough = truth[:, model] > 0, _rounded(scores[:, model])
+            _fill(told[:, model], layout, rough, positive, levels, place)
+            by_model[model] = _positive_scores(layout.line, rough, positive, place, least)
+    return np.concatenate([_exact(scores, truth, loss), by_model.ravel(), told.ravel()])
+
+
+def _rounded(scores: Floats) -> Floats:
+    rough: Floats = np.round(np.clip(scores, -FARTHEST, FARTHEST) / GRAIN) * GRAIN
+    return rough
+
+
+def _positive_scores(
+    line: Line, scores: Floats, positive: Flags, place: Ints, least: int
+) -> tuple[float, float]:
+    """The sum of positive samples' scores, and by how much it may be off.
+
+    Places with one class tell the sum of its scores. So this tells that of positive samples in
+    places with both, and of the negative ones there: where either are few, all samples of such a
+    place count as having its mean, which is told.
+    """
+    places, number = np.unique(place, return_inverse=True)
+    counts = np.bincount(2 * number + positive, minlength=2 * len(places)).reshape(-1, 2)
+    mixed = (counts > 0).all(axis=1)
+    inside = counts[mixed].sum(axis=0)
+    if not mixed.any() or inside.min() >= least:
+        return float(scores[positive].sum()), 0.0
+    mean = np.bincount(number, scores) / counts.sum(axis=1)
+    off = class_sums_off(line, places, counts.astype(np.float64), mean)
+    return float(counts[:, 1] @ mean), float(off.sum())
+
+
+def class_sums_off(line: Line, places: Ints, counts: Floats, mean: Floats) -> Floats:
+    """Per place, how far the sum of one class's scores can be from its number times the mean."""
+    low = np.maximum(line.edge(line.start[places]), -FARTHEST)
+    high = np.minimum(line.edge(line.end[places]), FARTHEST)
+    above, below = high - mean, mean - low
+    negative, positive = counts.T
+    off: Floats = np.maximum(
+        np.minimum(positive * above, negative * below),
+        np.minimum(positive * below, negative * above),
+    )
+    return np.maximum(off, 0.0)
 
 
 def _kinds(layout: HeldOutLayout, levels: Ints) -> Flags:
-    """(samples × kinds) who is counted together: all, then each group where there are several."""
+    """(samples × kinds) who is counted together: all, every group, and every one within others.
+
+    Two groups of different columns may differ in a few samples, and counts of the one less those of
+    the other are of these. All that can be made of counts is made of those who are in the same
+    groups of all columns.
+    """
     columns = [np.ones(len(levels), bool)]
     for variable, (_, names) in enumerate(layout.variables):
         if len(names) > 1:
             columns += [levels[:, variable] == level for level in range(len(names))]
+    if len(layout.variables) > 1:
+        together, which = np.unique(levels, axis=0, return_inverse=True)
+        columns += [which.ravel() == number for number in range(len(together))]
     return np.stack(columns, axis=1)
 
 
@@ -148,13 +210,12 @@ def _fill(
     place: Ints,
 ) -> None:
     """Put counts and sums of scores into their places."""
-    rough = np.round(np.clip(scores, -FARTHEST, FARTHEST) / GRAIN) * GRAIN
     first = 0
     for variable, (_, names) in enumerate(layout.variables):
         group = first + levels[:, variable]
         for number, of_class in enumerate((~positive, positive)):
             np.add.at(told[:, :, number], (group[of_class], place[of_class]), 1.0)
-            np.add.at(told[:, :, 2 + number], (group[of_class], place[of_class]), rough[of_class])
+        np.add.at(told[:, :, 2], (group, place), scores)
         first += len(names)
 
 
@@ -187,8 +248,12 @@ class HeldOutSums:
     ----------
     exact
         `EXACT` sums over all held-out samples.
-    counts, sums
-        (groups × models × places × 2 classes) samples in every place, and the sum of their scores.
+    positive
+        (models × 2) the sum of scores of positive samples, and how far it may be off.
+    counts
+        (groups × models × places × 2 classes) samples in every place.
+    sums
+        (groups × models × places) the sum of their scores.
     threshold
         Score from which on a sample counts as positive.
     probabilities
@@ -197,6 +262,7 @@ class HeldOutSums:
 
     layout: HeldOutLayout
     exact: Floats
+    positive: Floats
     counts: Floats
     sums: Floats
     threshold: float
@@ -207,12 +273,13 @@ class HeldOutSums:
         cls, layout: HeldOutLayout, totals: Floats, settings: EvaluationSettings, loss: Loss
     ) -> HeldOutSums:
         """From the totals as they were added up."""
-        told = totals[EXACT:].reshape(layout.shape)
+        exact, positive, told = layout.parts(totals)
         return cls(
             layout,
-            totals[:EXACT],
+            exact,
+            positive,
             np.round(told[..., :2]),
-            told[..., 2:],
+            told[..., 2],
             settings.cut_off,
             loss.name in WITH_PROBABILITIES,
         )

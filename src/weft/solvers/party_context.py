@@ -31,8 +31,9 @@ class GivenValues:
     weight: Floats
 
 
-#: Given local rows, where places begin and how to choose them by earlier counts: the places.
-BookScores = Callable[[Ints, Ints, Callable[[Sequence[EarlierCounts]], Ints]], Ints]
+#: Given local rows, where places begin, groups of rows, and how to choose places by earlier counts:
+#: the places.
+BookScores = Callable[[Ints, Ints, Ints, Callable[[Sequence[EarlierCounts]], Ints]], Ints]
 
 
 @dataclass(frozen=True)
@@ -104,5 +105,5 @@ class PartyContext:
     foresee_models: Callable[[Told], None] = lambda told: None
     foresee_moments: Callable[[Told, bool], None] = lambda told, hessian: None
     judge_folds: Callable[[int, Callable[[], None]], None] = lambda folds, judge: judge()
-    book_scores: BookScores = lambda rows, starts, choose: choose(())
+    book_scores: BookScores = lambda rows, starts, levels, choose: choose(())
     openings: OpeningPads | None = None

@@ -2,7 +2,8 @@
 
 Counts up to an edge are told of a set of samples. Where a later run has nearly the same model and
 cuts the line elsewhere, or at the same edge with a few samples on its other side, the difference of
-two counts is of these few. So a ledger remembers in which bucket each sample was counted.
+two counts is of these few; so it is where groups of another column differ in a few samples. So a
+ledger remembers in which bucket, and in which group, each sample was counted.
 """
 
 from __future__ import annotations
@@ -13,15 +14,22 @@ from weft.array_types import Ints
 from weft.guards.score_buckets import EarlierCounts
 from weft.privacy.ledger.earlier_samples import Hashes, Memory, Places
 
-#: Counts that are remembered; equal ones take one place.
+#: Counts that are remembered; equal ones take one place, and groups of every column another.
 _MOST = 32
+#: More than there are leaves: groups are numbered in steps of it.
+_STRIDE = 4096
 
 
 class ScoreMemory(Memory):
-    """Buckets of the last evaluations, by the leaf that they begin at, counted from 1.
+    """Buckets of the last evaluations, by the leaf that they begin at, counted from 1, and groups.
 
     ``places`` has zero for who was not counted.
     """
+
+    @staticmethod
+    def place(starts: Ints, level: Ints) -> Places:
+        """What is remembered of samples in buckets that begin at these leaves, and of a group."""
+        return (starts + 1 + _STRIDE * level).astype(np.int32)
 
     def remember(self, samples: Hashes, places: Places, began: str) -> None:
         """Take down the buckets of an evaluation."""
@@ -41,9 +49,12 @@ class ScoreMemory(Memory):
         found = []
         for row in rows[:-1]:
             # Starts of buckets as numbers without gaps: in which bucket of this evaluation.
-            starts, number = np.unique(row[row > 0], return_inverse=True)
+            there = row > 0
+            starts, number = np.unique((row[there] - 1) % _STRIDE, return_inverse=True)
             bucket: Ints = np.zeros(len(row), np.int64)
-            bucket[row > 0] = number + 1
-            left = np.bincount(bucket[gone], minlength=len(starts) + 1)
-            found.append(EarlierCounts(bucket[mine], left))
+            level: Ints = np.zeros(len(row), np.int64)
+            bucket[there], level[there] = number + 1, (row[there] - 1) // _STRIDE
+            left = np.zeros((int(level.max(initial=0)) + 1, len(starts) + 1), np.int64)
+            np.add.at(left, (level[gone], bucket[gone]), 1)
+            found.append(EarlierCounts(bucket[mine], level[mine], left))
         return found

@@ -392,12 +392,14 @@ class Account:
         self,
         ids: NDArray[np.object_],
         starts: Ints,
+        levels: Ints,
         choose: Callable[[Sequence[EarlierCounts]], Ints],
         *,
         alone: bool,
     ) -> Ints:
         """Let buckets of held-out scores be chosen by those before, and write them down.
 
+        ``levels`` (samples × columns) are the groups that they are counted in.
         ``alone`` says whether a few samples may stand alone between two evaluations, so that
         earlier ones count for nothing.
         """
@@ -408,9 +410,9 @@ class Account:
                 samples = pages.hashes(ids)
                 places = choose(() if alone else pages.scored.earlier(samples))
                 for row in places:
-                    told = np.where(row >= 0, starts[row] + 1, 0).astype(np.int32)
-                    if told.any():
-                        pages.scored.remember(samples, told, self._began)
+                    for level in levels.T if (row >= 0).any() else ():
+                        told = pages.scored.place(starts[row], level)
+                        pages.scored.remember(samples, np.where(row >= 0, told, 0), self._began)
                 self._put(pages, self._run(self._booked, None, self._attendance))
             return places.astype(np.int64).tobytes()
 

@@ -77,9 +77,12 @@ class HeldOutScores:
         places = self._book(
             left.rows,
             layout.line.start,
+            levels,
             lambda earlier: places_of(layout, left.scores, levels, self._least, earlier),
         )
-        self._told = party_part(layout, left.scores, left.truth, levels, places, self._loss)
+        self._told = party_part(
+            layout, left.scores, left.truth, levels, places, self._loss, self._least
+        )
 
     @property
     def told(self) -> Floats:
