@@ -18,6 +18,11 @@ from weft_neural.sample_sources import BlockSource  # noqa: E402
 from weft_neural.server_accuracy import ServerJudge  # noqa: E402
 from weft_neural.settings import Block, NeuralSettings  # noqa: E402
 from weft_papers.hyfem.together.matching import Matcher  # noqa: E402
+from weft_papers.hyfem.together.normalising import (  # noqa: E402
+    batch_back,
+    group_back,
+    group_forward,
+)
 from weft_papers.hyfem.together.pictures import Pictures  # noqa: E402
 from weft_papers.hyfem.together.plain import PlainOperations  # noqa: E402
 from weft_papers.hyfem.together.report import page  # noqa: E402
@@ -121,7 +126,7 @@ def test_rounds_are_those_of_a_federation(images, rounds, close):
 @pytest.mark.release
 def test_alone_is_every_party_by_itself(images):
     chosen = settings(rounds=1, method="avg")
-    run = together(images, chosen, exchange=False)
+    run = together(images, chosen, exchange="nothing")
     (turn,) = run.run()
     losses = []
     for party, source in sources(images).items():
@@ -133,9 +138,33 @@ def test_alone_is_every_party_by_itself(images):
     assert turn.received is None
 
 
-def test_gradients_are_autograd_s(images):
+@pytest.mark.release
+def test_fedper_averages_extractors_and_leaves_classifiers_to_their_parties(images):
+    """One round is every party by itself; only then are extractors averaged, by samples."""
+    chosen = settings(rounds=1, method="avg")
+    alone = together(images, chosen, exchange="nothing")
+    run = together(images, chosen, exchange="extractors")
+    list(alone.run())
+    (turn,) = run.run()
+    assert turn.server is None
+    assert turn.received is not None
+    for found, wanted in zip(run.classifiers.tensors, alone.classifiers.tensors, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=0, atol=0)
+    counts = [len(rows) for rows in rows_of(images).values()]
+    share = counts[0] / sum(counts)
+    for found, own in zip(run.server.vectors(), alone.networks.vectors(), strict=True):
+        for to, (left, right, other) in zip(found, own, strict=True):
+            torch.testing.assert_close(to[0], left)
+            torch.testing.assert_close(to[1], share * right + (1 - share) * other)
+
+
+@pytest.mark.parametrize("norm", ["batch", pytest.param("group", marks=pytest.mark.release)])
+def test_gradients_are_autograd_s(norm):
     """Of a sum of all features, by every weight of two networks."""
-    block = settings().blocks["left"]
+    # Of some draws a ReLU is so close to 0 that rounding tips it over.
+    torch.manual_seed(0)
+    options = {"stem": "small", "norm": norm}
+    block = Block(extractor="resnet18", options=options, shape=(1, 8, 8))
     net = Net({"a": block, "b": block}, (1,), 2)
     modules = list(net.extractors)
     plan = outline(modules[0], (1, 8, 8))
@@ -204,6 +233,26 @@ def test_the_committed_page_is_that_of_its_runs():
     assert {line["rounds_run"] == line["rounds"] for line in lines} == {True}
 
 
+def both_normalised(plain, kernels, y, dout):
+    """Pairs of what kernels and PyTorch make of group and batch normalisation, backwards too."""
+    slope, offset = torch.rand(2, len(y), y.shape[-1], device=y.device)
+    found = []
+    for ops, low in ((kernels, y.dtype), (plain, torch.float32)):
+        out, (mean, scale) = group_forward(ops, y.to(low), (slope, offset), None, relu=True)
+        # Where ReLU cuts must not depend on how exactly something was computed.
+        kept = found[0].to(low) if found else out
+        found.append(out)
+        for through, by in (
+            (group_back, (mean, scale)),
+            (batch_back, (mean[: len(y)], scale[: len(y)])),
+        ):
+            into = torch.empty_like(slope), torch.empty_like(slope)
+            dy = through(ops, dout.to(low), kept, y.to(low), (*by, slope), into)
+            found += [dy, *into]
+    half = len(found) // 2
+    return list(zip(found[:half], found[half:], strict=True))
+
+
 @pytest.mark.skipif(
     not torch.cuda.is_available() or importlib.util.find_spec("triton") is None,
     reason="kernels need a CUDA device and Triton",
@@ -235,6 +284,7 @@ def test_kernels_compute_what_pytorch_does(shape):
             plain.input_back(dy.float(), filters.float(), shape, added.float(), mask_of.float()),
         ),
         found,
+        *both_normalised(plain, kernels, dy, some(*dy.shape)),
     ]
     for ours, theirs in pairs:
         assert apart(ours.float(), theirs) < 1e-2

@@ -13,7 +13,8 @@ Norm = Literal["batch", "group"]
 
 #: Channels of the four stages.
 _STAGES = (64, 128, 256, 512)
-_GROUPS = 32
+#: Of channels, for group normalisation.
+GROUPS = 32
 
 
 class ResNet(nn.Module):
@@ -98,4 +99,4 @@ def _convolution(before: int, after: int, size: int, stride: int) -> nn.Module:
 
 
 def _norm(channels: int, norm: Norm) -> nn.Module:
-    return nn.BatchNorm2d(channels) if norm == "batch" else nn.GroupNorm(_GROUPS, channels)
+    return nn.BatchNorm2d(channels) if norm == "batch" else nn.GroupNorm(GROUPS, channels)

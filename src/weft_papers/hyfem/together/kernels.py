@@ -348,32 +348,28 @@ def normalise_back(
     y,
     dy,
     mean,
-    scale,
-    slope,
-    doffset,
-    dslope,
+    gain,
+    constant,
+    linear,
     count,
     CHANNELS: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """The gradient by y of a normalisation with the batch's own statistics, behind ReLU."""
+    """gain · dz − constant − (y − mean) · linear, of the gradient dz behind ReLU."""
     network = tl.program_id(1).to(tl.int64)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     there = (row < count)[:, None]
     channel = tl.arange(0, CHANNELS)
     at = network * CHANNELS + channel
-    factor = tl.load(scale + at)
-    middle = tl.load(mean + at)
-    gain = factor * tl.load(slope + at)
-    constant = tl.load(doffset + at) / count
-    linear = tl.load(dslope + at) / count
+    middle = tl.load(mean + at)[None, :]
+    factor = tl.load(gain + at)[None, :]
+    shift = tl.load(constant + at)[None, :]
+    steep = tl.load(linear + at)[None, :]
     cells = network * count * CHANNELS + row[:, None] * CHANNELS + channel[None, :]
     kept = tl.load(out + cells, mask=there, other=0.0) > 0
     dz = tl.where(kept, tl.load(dout + cells, mask=there, other=0.0).to(tl.float32), 0.0)
-    z = (tl.load(y + cells, mask=there, other=0.0).to(tl.float32) - middle[None, :]) * factor[
-        None, :
-    ]
-    value = gain[None, :] * (dz - constant[None, :] - z * linear[None, :])
+    apart = tl.load(y + cells, mask=there, other=0.0).to(tl.float32) - middle
+    value = factor * dz - shift - apart * steep
     tl.store(dy + cells, value.to(dy.dtype.element_ty), mask=there)
 
 

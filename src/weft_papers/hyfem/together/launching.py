@@ -120,37 +120,45 @@ class KernelOperations:
         )
         return out
 
-    def normalise_back(
+    def back_sums(
         self,
         dout: torch.Tensor,
         out: torch.Tensor,
         y: torch.Tensor,
-        by: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+        by: tuple[torch.Tensor, torch.Tensor],
         into: tuple[torch.Tensor, torch.Tensor],
-    ) -> torch.Tensor:
+    ) -> None:
         networks, channels = len(y), y.shape[-1]
-        count, rows = _rows(y)
-        at_once, turns = min(64, channels), 4
-        few = _CELLS // at_once
+        count, _ = _rows(y)
+        at_once = min(64, channels)
+        # Single images have few pixels: no more rows than the next power of two.
+        few = min(_CELLS // at_once, 1 << (count - 1).bit_length())
+        turns = min(4, -(-count // few))
         parts = -(-count // (few * turns))
         partial = y.new_empty(networks, parts, 2, channels, dtype=torch.float32)
-        mean, scale, slope = by
-        dslope, doffset = into
+        products, totals = into
         kernels.normalise_back_sums[parts * (channels // at_once), networks](
-            *(dout, out, y, mean, scale, partial, count),
+            *(dout, out, y, *by, partial, count),
             CHANNELS=channels,
             AT_ONCE=at_once,
             ROWS=few,
             TURNS=turns,
         )
         kernels.finish_sums[networks, channels // at_once](
-            *(partial, parts, doffset, dslope), CHANNELS=channels, AT_ONCE=at_once, PARTS=32
+            *(partial, parts, totals, products), CHANNELS=channels, AT_ONCE=at_once, PARTS=32
         )
+
+    def back_through(
+        self,
+        dout: torch.Tensor,
+        out: torch.Tensor,
+        y: torch.Tensor,
+        by: tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor],
+    ) -> torch.Tensor:
+        count, rows = _rows(y)
         dy = torch.empty_like(y)
-        kernels.normalise_back[-(-count // rows), networks](
-            *(dout, out, y, dy, mean, scale, slope, doffset, dslope, count),
-            CHANNELS=channels,
-            ROWS=rows,
+        kernels.normalise_back[-(-count // rows), len(y)](
+            *(dout, out, y, dy, *by, count), CHANNELS=y.shape[-1], ROWS=rows
         )
         return dy
 

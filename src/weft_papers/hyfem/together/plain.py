@@ -53,23 +53,30 @@ class PlainOperations:
             out += added
         return (out.relu_() if relu else out).to(y.dtype)
 
-    def normalise_back(
+    def back_sums(
         self,
         dout: torch.Tensor,
         out: torch.Tensor,
         y: torch.Tensor,
-        by: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+        by: tuple[torch.Tensor, torch.Tensor],
         into: tuple[torch.Tensor, torch.Tensor],
-    ) -> torch.Tensor:
-        mean, scale, slope = map(_wide, by)
+    ) -> None:
+        mean, scale = map(_wide, by)
         dz = dout.float() * (out > 0)
-        z = (y.float() - mean) * scale
-        dslope, doffset = into
-        dslope.copy_((dz * z).sum(dim=(1, 2, 3)))
-        doffset.copy_(dz.sum(dim=(1, 2, 3)))
-        count = y[0, ..., 0].numel()
-        dy = scale * slope * (dz - (_wide(doffset) + z * _wide(dslope)) / count)
-        return dy.to(y.dtype)
+        products, totals = into
+        products.copy_((dz * (y.float() - mean) * scale).sum(dim=(1, 2, 3)))
+        totals.copy_(dz.sum(dim=(1, 2, 3)))
+
+    def back_through(
+        self,
+        dout: torch.Tensor,
+        out: torch.Tensor,
+        y: torch.Tensor,
+        by: tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor],
+    ) -> torch.Tensor:
+        mean, gain, constant, linear = map(_wide, by)
+        dz = dout.float() * (out > 0)
+        return (gain * dz - constant - (y.float() - mean) * linear).to(y.dtype)
 
     def weights_back(
         self, x: torch.Tensor, dy: torch.Tensor, into: torch.Tensor, shape: Shape

@@ -22,6 +22,8 @@ _TITLES = {
     "cifar10": "CIFAR-10, 9 parties with 6 to 8 of 12 blocks (Figures 4(c) and 5(c))",
     "c1-cifar10": "CIFAR-10, 6 parties with two quadrants in common (Figures 9(b) and 10(b))",
 }
+#: What a method's name is followed by.
+_NORMS = {"batch": "", "group": ", groups"}
 _STUDY = "python -m weft_papers.hyfem.together.study"
 #: Methods and whose model is measured, with the names that tables give them.
 _MODELS = (
@@ -31,7 +33,15 @@ _MODELS = (
     ("hyfem", "received", "HyFEM, parties: the copy that they receive"),
     ("hyfem", "own", "HyFEM, parties: after their own steps"),
     ("fedprox", "own", "FedProx, parties: after their own steps"),
+    ("fedper", "received", "FedPer, parties: common extractors, classifiers of their own"),
+    ("fedper", "own", "FedPer, parties: after their own steps"),
     ("alone", "own", "parties alone"),
+)
+_COMMANDS = (
+    "cifar10 --data-dir DATA --seeds 3 --mu2 0.3 0.5 --out runs.jsonl",
+    "cifar10 --data-dir DATA --seeds 3 --norm group --kinds hyfem alone --out runs.jsonl",
+    "c1-cifar10 --data-dir DATA --seeds 3 --out runs.jsonl",
+    "c1-cifar10 --data-dir DATA --seeds 3 --norm group --out runs.jsonl",
 )
 
 
@@ -56,8 +66,7 @@ def page(lines: Sequence[Line]) -> str:
         "Made by `python -m weft_papers.hyfem.together.report docs/results/hyfem` from "
         "`runs.jsonl`, a run a line, with accuracies and test losses of every measured round. What "
         "it shows: [../../hyfem.md](../../hyfem.md).",
-        f"```\n{_STUDY} cifar10 --data-dir DATA --seeds 3 --mu2 0.3 0.5 --out runs.jsonl\n"
-        f"{_STUDY} c1-cifar10 --data-dir DATA --seeds 3 --out runs.jsonl\n```",
+        "```\n" + "\n".join(f"{_STUDY} {command}" for command in _COMMANDS) + "\n```",
         f"{device}, PyTorch {versions['torch']}, bfloat16 with float32 weights. Seeds 0, 1, 2 of "
         "first weights and minibatches. Rates are chosen by the last accuracy of seed 0 on the "
         "test samples: down and up from 0.05 until one is worse.",
@@ -70,15 +79,32 @@ def page(lines: Sequence[Line]) -> str:
             f"μ1 = {some[0]['mu1']:g}, μ2 = {_MU2:g}. Mean ± standard deviation over seeds; for "
             "parties the mean over parties first, and in brackets their spread.",
             f"![accuracy by round]({name}.png)",
-            _results(some),
-            "Rates with seed 0, last accuracy in per cent:",
-            _tuning(some),
+            *_tables(_normalised(some, "batch")),
         ]
-        pulls = _pulls(some)
-        if pulls:
-            parts += ["HyFEM by the pull of classifiers, seed 0:", pulls]
+        grouped = _normalised(some, "group")
+        if grouped:
+            parts += ["### With group normalisation", *_tables(grouped)]
     parts += ["## Seconds a round", _times(lines)]
     return "\n\n".join(parts) + "\n"
+
+
+def _tables(lines: Sequence[Line]) -> list[str]:
+    """Of runs that normalise alike."""
+    pulls = _pulls(lines)
+    return [
+        _results(lines),
+        "Rates with seed 0, last accuracy in per cent:",
+        _tuning(lines),
+        *(
+            ["HyFEM by the pull of classifiers, mean ± deviation over seeds:", pulls]
+            if pulls
+            else []
+        ),
+    ]
+
+
+def _normalised(lines: Sequence[Line], norm: str) -> list[Line]:
+    return [line for line in lines if line["norm"] == norm]
 
 
 def _present(lines: Sequence[Line]) -> list[str]:
@@ -89,7 +115,7 @@ def _tuned(lines: Sequence[Line], kind: str) -> list[Line]:
     """All seeds of a method with its best rate."""
     if not lines:
         return []
-    rate = best_rate(lines, lines[0]["experiment"], kind, {})
+    rate = best_rate(lines, lines[0]["experiment"], kind, lines[0]["norm"], {})
     return sorted(
         (x for x in lines if (x["kind"], x["rate"], x["mu2"]) == (kind, rate, _MU2)),
         key=lambda line: int(line["seed"]),
@@ -144,13 +170,18 @@ def _pulls(lines: Sequence[Line]) -> str | None:
     if not tuned:
         return None
     rate = tuned[0]["rate"]
-    same = [x for x in lines if (x["kind"], x["rate"], x["seed"]) == ("hyfem", rate, 0)]
-    if len(same) < 2:
+    same = [line for line in lines if (line["kind"], line["rate"]) == ("hyfem", rate)]
+    pulls = sorted({line["mu2"] for line in same})
+    if len(pulls) < 2:
         return None
-    rows = ["| μ2 | server | received | own |", "|---|---|---|---|"]
-    for line in sorted(same, key=lambda line: float(line["mu2"])):
-        cells = [_cell(final(line, who)) for who in ("server", "received", "own")]
-        rows.append(f"| {line['mu2']:g} | " + " | ".join(cells) + " |")
+    rows = ["| μ2 | server | received | own | seeds |", "|---|---|---|---|---|"]
+    for pull in pulls:
+        runs = [line["history"][-1] for line in same if line["mu2"] == pull]
+        cells = [
+            _with_spread([100 * run[who]["accuracy"] for run in runs])
+            for who in ("server", "received", "own")
+        ]
+        rows.append(f"| {pull:g} | " + " | ".join(cells) + f" | {len(runs)} |")
     return "\n".join(rows)
 
 
@@ -160,9 +191,9 @@ def _times(lines: Sequence[Line]) -> str:
         "| | steps | averaging | matching | together | TFLOP/s in steps | with measuring |",
         "|---|---|---|---|---|---|---|",
     ]
-    told: set[tuple[str, str]] = set()
+    told: set[tuple[str, str, str]] = set()
     for line in lines:
-        name = line["experiment"], line["kind"]
+        name = line["experiment"], line["kind"], line["norm"]
         if name in told:
             continue
         told.add(name)
@@ -171,7 +202,7 @@ def _times(lines: Sequence[Line]) -> str:
         whole = line["seconds"] / line["rounds_run"]
         cells = [f"{parts[part]:.3f}" for part in ("steps", "server", "matching")]
         rows.append(
-            f"| {line['experiment']}, {line['kind']} | {' | '.join(cells)} | "
+            f"| {line['experiment']}, {line['kind']}{_NORMS[line['norm']]} | {' | '.join(cells)} | "
             f"{sum(parts.values()):.3f} | {speed:.0f} | {whole:.2f} |"
         )
     return "\n".join(rows)
@@ -182,16 +213,17 @@ def _draw(lines: Sequence[Line], name: str, path: Path) -> str | None:
     figure = new_figure(11.5, 4.8)
     if figure is None:
         return not_drawn("HyFEM")
-    some = [line for line in lines if line["experiment"] == name]
+    some = _normalised([line for line in lines if line["experiment"] == name], "batch")
     central = _curve(some, "central", "own", "central", INK, style="dashed")
     alone = _curve(some, "alone", "own", "alone", ORANGE)
+    per = _curve(some, "fedper", "received", "FedPer", "#8A6FB0")
     prox = _curve(some, "fedprox", "server", "FedProx", GREEN)
     server = [_curve(some, "hyfem", "server", "HyFEM", BLUE, width=2.4), central, prox, alone]
     parties = [
         _curve(some, "hyfem", "received", "HyFEM, received", BLUE, width=2.4),
         _curve(some, "hyfem", "own", "HyFEM, own", "#7FB8DA"),
         _curve(some, "fedprox", "own", "FedProx, own", "#7FC4A4"),
-        *(central, prox, alone),
+        *(central, prox, per, alone),
     ]
     titles = ("Server: all blocks of the test samples", "Parties: mean over parties")
     sides = figure.subplots(1, 2, sharey=True, sharex=True)

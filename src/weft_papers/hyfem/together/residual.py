@@ -1,6 +1,6 @@
 """Residual networks of one shape side by side: forward, backward, and their weights in few vectors.
 
-As `weft_neural.extractors.resnet` makes them, with batch normalisation. A stem reads images that
+As `weft_neural.extractors.resnet` makes them. A stem reads images that
 are unfolded, so that it is a convolution of size 1.
 """
 
@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn.functional import pad
 
 from weft_neural.extractors.resnet import ResNet
+from weft_papers.hyfem.together.normalising import batch_back, group_back, group_forward
 from weft_papers.hyfem.together.plain import EPSILON
 from weft_papers.hyfem.together.shapes import Operations, Shape
 
@@ -35,12 +36,15 @@ class Outline:
         Of the stem's filters before images are unfolded.
     blocks
         Of each basic block its two convolutions, and its shortcut's where there is one.
+    grouped
+        Whether channels are normalised in groups, image by image, instead of over the batch.
     """
 
     stem: Shape
     size: int
     stride: int
     blocks: tuple[tuple[Shape, ...], ...]
+    grouped: bool
 
     @property
     def shapes(self) -> list[Shape]:
@@ -79,7 +83,7 @@ def outline(net: ResNet, image: tuple[int, int, int]) -> Outline:
             )
         height, width = at[0] // shapes[0].stride, at[1] // shapes[0].stride
         blocks.append(tuple(shapes))
-    return Outline(stem, size, stride, tuple(blocks))
+    return Outline(stem, size, stride, tuple(blocks), isinstance(_norms(net)[0], nn.GroupNorm))
 
 
 def unfolded(images: torch.Tensor, plan: Outline) -> torch.Tensor:
@@ -106,8 +110,10 @@ class _Layer:
         filters: tuple[torch.Tensor, torch.Tensor],
         norm: tuple[torch.Tensor, ...],
         statistics: tuple[torch.Tensor, torch.Tensor],
+        *,
+        grouped: bool,
     ) -> None:
-        self.shape = shape
+        self.shape, self._grouped = shape, grouped
         self.filters, self._dfilters = filters
         self._slope, self._offset, self._dslope, self._doffset = norm
         self._running = statistics
@@ -122,6 +128,11 @@ class _Layer:
         added: torch.Tensor | None = None,
         relu: bool = True,
     ) -> torch.Tensor:
+        if self._grouped:
+            y = ops.convolve(x, self.filters, self.shape)
+            out, statistics = group_forward(ops, y, (self._slope, self._offset), added, relu)
+            self._saved = (x, y, *statistics) if learn else ()
+            return out
         if learn:
             y, mean, scale = ops.convolve_and_measure(x, self.filters, self.shape, self._running)
             self._saved = x, y, mean, scale
@@ -135,7 +146,8 @@ class _Layer:
         x, y, mean, scale = self._saved
         self._saved = ()
         into = self._dslope, self._doffset
-        dy = ops.normalise_back(dout, out, y, (mean, scale, self._slope), into)
+        through = group_back if self._grouped else batch_back
+        dy = through(ops, dout, out, y, (mean, scale, self._slope), into)
         ops.weights_back(x, dy, self._dfilters, self.shape)
         return dy
 
@@ -157,7 +169,7 @@ class Networks:
     filters, norms
         Weights; of each layer (networks, …), one layer after the other.
     statistics
-        Running means and variances in the same way.
+        Running means and variances in the same way; groups have none.
     dfilters, dnorms
         Gradients by the weights.
     """
@@ -197,6 +209,7 @@ class Networks:
             (self.copies[weights].view(form), self.dfilters[weights].view(form)),
             (*self.norms[norm].view(pair), *self.dnorms[norm].view(pair)),
             tuple(self.statistics[norm].view(pair)),
+            grouped=self.plan.grouped,
         )
 
     def refresh(self) -> None:
@@ -294,12 +307,17 @@ def _convolutions(module: nn.Module) -> list[nn.Conv2d]:
 
 def _parts(net: ResNet, number: int) -> list[torch.Tensor]:
     """Of a convolution and the norm after it: filters, slope, offset, running mean, variance."""
-    norms = [layer for layer in net.modules() if isinstance(layer, nn.BatchNorm2d)]
-    filters, norm = _convolutions(net)[number].weight, norms[number]
-    assert norm.running_mean is not None
-    assert norm.running_var is not None
-    found = [filters, norm.weight, norm.bias, norm.running_mean, norm.running_var]
-    return [tensor.detach() for tensor in found]
+    filters, norm = _convolutions(net)[number].weight, _norms(net)[number]
+    running = torch.zeros_like(norm.bias), torch.ones_like(norm.bias)
+    if isinstance(norm, nn.BatchNorm2d):
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
+        running = norm.running_mean, norm.running_var
+    return [tensor.detach() for tensor in (filters, norm.weight, norm.bias, *running)]
+
+
+def _norms(net: nn.Module) -> list[nn.BatchNorm2d | nn.GroupNorm]:
+    return [m for m in net.modules() if isinstance(m, nn.BatchNorm2d | nn.GroupNorm)]
 
 
 def _rows(filters: torch.Tensor, shape: Shape) -> torch.Tensor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -32,6 +32,9 @@ from weft_papers.hyfem.together.plain import PlainOperations
 from weft_papers.hyfem.together.residual import FEATURES, Networks, outline
 from weft_papers.hyfem.together.shapes import Operations
 
+#: What parties exchange. Extractors alone, with classifiers of their own, is FedPer, to which
+#: Remark 3 of the 2024 text reduces HyFEM.
+Exchange = Literal["everything", "extractors", "nothing"]
 #: Steps before a graph is captured, in which kernels are compiled.
 _WARM_UP = 2
 
@@ -78,7 +81,7 @@ class Together:
     parties
         By name, the numbers of a party's blocks and its samples.
     exchange
-        False: every party trains alone.
+        Nothing: every party trains alone.
     low
         What networks compute with: float32, or bfloat16 on a CUDA device.
     """
@@ -89,7 +92,7 @@ class Together:
         parties: Mapping[str, tuple[Sequence[int], Ints]],
         settings: NeuralSettings,
         *,
-        exchange: bool = True,
+        exchange: Exchange = "everything",
         low: torch.dtype = torch.float32,
     ) -> None:
         _check(settings)
@@ -159,7 +162,7 @@ class Together:
     def run(self) -> Iterator[Turn]:
         """All rounds, one after the other."""
         self._hand_out()
-        if not self._exchange:
+        if self._exchange != "everything":
             for party, own in enumerate(self.classifiers.blocks):
                 self.classifiers.set(party, *self._first(len(own)))
         for turn in range(1, self._settings.rounds + 1):
@@ -177,14 +180,15 @@ class Together:
             own = measure(self._pictures, self.networks, self._block_of, self.classifiers.on_own)
         measured = averaged = matched = self._now()
         server = received = None
-        if self._exchange:
+        if self._exchange != "nothing":
             self.server.mean_of(self.networks, self._means)
-            averaged = self._now()
-            layers = [self.classifiers.layers(party) for party in range(len(self._names))]
-            random = np.random.default_rng((settings.seed, 0x3A7C, turn))
-            self.matched = self._matcher.match(layers, self.matched.rows, random)
-            matched = self._now()
-            self._hand_out()
+            averaged = matched = self._now()
+            if self._exchange == "everything":
+                self._match(turn)
+                matched = self._now()
+                self._hand_out()
+            else:
+                self.networks.copy_of(self.server, self._block_of)
             if evaluates:
                 server, received = self._judge()
         return Turn(
@@ -199,14 +203,24 @@ class Together:
             matched - averaged,
         )
 
+    def _match(self, turn: int) -> None:
+        layers = [self.classifiers.layers(party) for party in range(len(self._names))]
+        random = np.random.default_rng((self._settings.seed, 0x3A7C, turn))
+        self.matched = self._matcher.match(layers, self.matched.rows, random)
+
     def _hand_out(self) -> None:
         """Every party gets its part of the server's model."""
         self.networks.copy_of(self.server, self._block_of)
         for party, columns in enumerate(self._columns):
             self.classifiers.set(party, *self.matched.copy_for(party, columns))
 
-    def _judge(self) -> tuple[Measured, Measured]:
+    def _judge(self) -> tuple[Measured | None, Measured]:
+        """The server's model, where it has a classifier, and the parties' on its extractors."""
         low, high = self.matched.layers
+        every = torch.arange(self.server.count, device=low.device)
+        if self._exchange == "extractors":
+            shared = self.classifiers.on_shared
+            return None, measure(self._pictures, self.server, every, shared)
 
         def answer(features: torch.Tensor) -> torch.Tensor:
             inputs = features.permute(1, 0, 2).flatten(1)
@@ -214,7 +228,6 @@ class Together:
             whole = hidden @ high[:, :-1].T + high[:, -1]
             return torch.cat([whole[None], self.classifiers.on_shared(features)])
 
-        every = torch.arange(self.server.count, device=low.device)
         found = measure(self._pictures, self.server, every, answer)
         return found.only(slice(0, 1)), found.only(slice(1, None))
 

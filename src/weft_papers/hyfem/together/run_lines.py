@@ -9,9 +9,15 @@ from typing import Any
 
 Line = dict[str, Any]
 #: What a run is known by.
-KEY = ("experiment", "kind", "rate", "mu2", "seed", "rounds")
+KEY = ("experiment", "kind", "norm", "rate", "mu2", "seed", "rounds")
 #: By which a method's rate is chosen: the server where there is one, as Figure 4 shows it.
-_JUDGED = {"hyfem": "server", "fedprox": "server", "central": "own", "alone": "own"}
+_JUDGED = {
+    "hyfem": "server",
+    "fedprox": "server",
+    "fedper": "received",
+    "central": "own",
+    "alone": "own",
+}
 
 
 def key_of(line: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -34,12 +40,17 @@ def final(line: Mapping[str, Any], who: str) -> float | None:
 
 
 def best_rate(
-    lines: Iterable[Mapping[str, Any]], experiment: str, kind: str, changes: Mapping[str, Any]
+    lines: Iterable[Mapping[str, Any]],
+    experiment: str,
+    kind: str,
+    norm: str,
+    changes: Mapping[str, Any],
 ) -> float | None:
     """Of the runs with seed 0, the rate with the best last accuracy on the test samples."""
     found = {}
     for line in lines:
         same = (line["experiment"], line["kind"], line["seed"]) == (experiment, kind, 0)
-        if same and line["mu2"] == changes.get("mu2", 0.1):
+        alike = (line["mu2"], line["norm"]) == (changes.get("mu2", 0.1), norm)
+        if same and alike:
             found[line["rate"]] = final(line, _JUDGED[kind]) or 0.0
     return max(found, key=lambda rate: found[rate]) if found else None

@@ -71,15 +71,24 @@ class Operations(Protocol):
     ) -> torch.Tensor:
         """(y − mean) · scale · slope + offset, plus what is added, through ReLU."""
 
-    def normalise_back(
+    def back_sums(
         self,
         dout: torch.Tensor,
         out: torch.Tensor,
         y: torch.Tensor,
-        by: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+        by: tuple[torch.Tensor, torch.Tensor],
         into: tuple[torch.Tensor, torch.Tensor],
+    ) -> None:
+        """Σ dz (y − mean) · scale and Σ dz go ``into``; dz is ``dout`` where ``out`` is above 0."""
+
+    def back_through(
+        self,
+        dout: torch.Tensor,
+        out: torch.Tensor,
+        y: torch.Tensor,
+        by: tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor],
     ) -> torch.Tensor:
-        """The gradient by y, where ``out`` is above 0; those by slope and offset go ``into``."""
+        """gain · dz − constant − (y − mean) · linear; ``by`` = mean, gain, constant, linear."""
 
     def weights_back(
         self, x: torch.Tensor, dy: torch.Tensor, into: torch.Tensor, shape: Shape

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -26,10 +26,10 @@ from weft_neural.device import device_of
 from weft_neural.neuron_matching.settings import Matching
 from weft_neural.settings import NeuralSettings
 from weft_papers.hyfem.scenes import Scene
-from weft_papers.hyfem.setups import Kind, Setup, setup
+from weft_papers.hyfem.setups import Kind, Plan, Setup, setup
 from weft_papers.hyfem.together.measuring import Measured
 from weft_papers.hyfem.together.pictures import Pictures
-from weft_papers.hyfem.together.rounds import Together, Turn, pooled
+from weft_papers.hyfem.together.rounds import Exchange, Together, Turn, pooled
 from weft_papers.hyfem.together.run_lines import KEY, Line, best_rate, key_of, read_lines
 
 #: Rates are tried from the middle outwards, until one is worse than that before it.
@@ -37,17 +37,26 @@ RATES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
 _MIDDLE = 0.05
 
 
+#: FedPer is the special case of HyFEM that Remark 3 names, and has no config of its own.
+Method = Kind | Literal["fedper"]
+
+
 class Study:
     """Runs of one experiment, written line by line.
 
     Parameters
     ----------
+    norm
+        How networks normalise: over the batch, or in groups of channels.
     until
         No run is begun that would not be done by then, in seconds of `perf_counter`.
     """
 
-    def __init__(self, chosen: Setup, scene: Scene, out: Path, until: float) -> None:
+    def __init__(
+        self, chosen: Setup, scene: Scene, out: Path, until: float, norm: str = "batch"
+    ) -> None:
         self._setup, self._scene, self._out, self._until = chosen, scene, out, until
+        self._norm = norm
         self._device = device_of("auto")
         self._low = torch.bfloat16 if self._device.type == "cuda" else torch.float32
         every = scene.blocks, scene.labels
@@ -55,11 +64,11 @@ class Study:
         self._pictures = Pictures(every, tested, len(scene.class_names), self._device)
         self.lines = {key_of(line): line for line in read_lines(out)}
 
-    def has(self, kind: Kind) -> bool:
+    def has(self, kind: Method) -> bool:
         """Whether there is anything to run: FedProx needs blocks that all have."""
         return kind != "fedprox" or bool(self._scene.common_blocks())
 
-    def tune(self, kind: Kind, **changes: Any) -> float | None:
+    def tune(self, kind: Method, **changes: Any) -> float | None:
         """The best rate of a method with seed 0, or None where time is up."""
         at = RATES.index(_MIDDLE)
         if not self._known(kind, at, changes):
@@ -70,18 +79,22 @@ class Study:
                 place += step
                 if not self._known(kind, place, changes):
                     return None
-                if best_rate(self.lines.values(), self._setup.name, kind, changes) != RATES[place]:
+                if self._best(kind, changes) != RATES[place]:
                     break
-        return best_rate(self.lines.values(), self._setup.name, kind, changes)
+        return self._best(kind, changes)
 
-    def _known(self, kind: Kind, place: int, changes: Mapping[str, Any]) -> bool:
+    def _best(self, kind: Method, changes: Mapping[str, Any]) -> float | None:
+        return best_rate(self.lines.values(), self._setup.name, kind, self._norm, changes)
+
+    def _known(self, kind: Method, place: int, changes: Mapping[str, Any]) -> bool:
         return self.take(kind, rate=RATES[place], seed=0, **changes)
 
-    def take(self, kind: Kind, **changes: Any) -> bool:
+    def take(self, kind: Method, **changes: Any) -> bool:
         """One run, unless it is there; False where time is up."""
-        plan = next(iter(self._plans(kind, changes)))
+        plan = self._plan("hyfem" if kind == "fedper" else kind, changes)
         settings = self._shaped(plan.settings(tuple(self._scene.blocks)))
-        key = self._setup.name, kind, settings.rate, settings.mu2, settings.seed, settings.rounds
+        told = settings.rate, settings.mu2, settings.seed, settings.rounds
+        key = self._setup.name, kind, self._norm, *told
         if key in self.lines:
             return True
         run, began = self._run(kind, settings), perf_counter()
@@ -99,24 +112,26 @@ class Study:
         self._keep(key, line)
         return True
 
-    def _plans(self, kind: Kind, changes: Mapping[str, Any]) -> list[Any]:
+    def _plan(self, kind: Kind, changes: Mapping[str, Any]) -> Plan:
         chosen = setup(self._setup.name, changes={**self._setup.changes, **changes})
-        return list(chosen.plans(self._scene.parties, self._scene.common_blocks(), [kind]))
+        return next(chosen.plans(self._scene.parties, self._scene.common_blocks(), [kind]))
 
     def _shaped(self, settings: NeuralSettings) -> NeuralSettings:
         shape = self._pictures.shape
         blocks = {
-            name: msgspec.structs.replace(block, shape=shape)
+            name: msgspec.structs.replace(
+                block, shape=shape, options={**block.options, "norm": self._norm}
+            )
             for name, block in settings.blocks.items()
         }
         return msgspec.structs.replace(settings, blocks=blocks)
 
-    def _run(self, kind: Kind, settings: NeuralSettings) -> Together:
+    def _run(self, kind: Method, settings: NeuralSettings) -> Together:
         scene, pictures = self._scene, self._pictures
         if kind == "central":
             everything = pooled(len(scene.labels), len(scene.blocks))
             alone = msgspec.structs.replace(settings, method="avg")
-            return Together(pictures, everything, alone, exchange=False, low=self._low)
+            return Together(pictures, everything, alone, exchange="nothing", low=self._low)
         if kind == "fedprox":
             common = scene.common_blocks()
             pictures = pictures.only(common)
@@ -131,9 +146,11 @@ class Study:
             )
             for share in scene.shares
         }
-        if kind == "alone":
-            settings = msgspec.structs.replace(settings, method="avg")
-        return Together(pictures, held, settings, exchange=kind == "hyfem", low=self._low)
+        if kind == "hyfem":
+            return Together(pictures, held, settings, low=self._low)
+        settings = msgspec.structs.replace(settings, method="avg")
+        exchange: Exchange = "extractors" if kind == "fedper" else "nothing"
+        return Together(pictures, held, settings, exchange=exchange, low=self._low)
 
     def _keep(self, key: tuple[Any, ...], line: Line) -> None:
         self.lines[key] = line
@@ -204,9 +221,10 @@ def main(arguments: list[str] | None = None) -> int:
     add("--data-dir", help="folder with the original files; default: WEFT_DATA")
     add("--out", type=Path, default=Path("runs.jsonl"), help="file of finished runs")
     add("--seconds", type=float, default=1e9, help="begin no run that would end later")
-    add("--kinds", nargs="+", default=["hyfem", "central", "alone", "fedprox"])
+    add("--kinds", nargs="+", default=["hyfem", "central", "alone", "fedprox", "fedper"])
     add("--seeds", type=int, default=3)
     add("--mu2", nargs="*", type=float, default=[], help="other pulls of HyFEM's classifiers")
+    add("--norm", choices=("batch", "group"), default="batch", help="of the networks")
     add("--rounds", type=int, help="fewer rounds, for a trial")
     add("--samples", type=int, help="at most so many training samples")
     told = parser.parse_args(arguments)
@@ -214,7 +232,7 @@ def main(arguments: list[str] | None = None) -> int:
     changes = {} if told.rounds is None else {"rounds": told.rounds}
     try:
         chosen = setup(told.experiment, changes=changes, samples=told.samples)
-        study = Study(chosen, chosen.load(told.data_dir), told.out, until)
+        study = Study(chosen, chosen.load(told.data_dir), told.out, until, told.norm)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
