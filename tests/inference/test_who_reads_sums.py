@@ -70,6 +70,7 @@ def test_the_words_of_all_parties_are_their_numbers_exactly() -> None:
         StatisticsShare(
             words=masked_words(each, None, ""),
             columns=np.zeros(0, np.int64),
+            width=0,
             samples=1,
             longest_row=1.0,
         )
@@ -211,6 +212,7 @@ def test_shares_of_another_run_or_model_do_not_add_up(letters: list[StatisticsSh
     other[0] = StatisticsShare(
         words=letters[0].words[:, ::-1].copy(),
         columns=letters[0].columns,
+        width=letters[0].width,
         samples=letters[0].samples,
         longest_row=letters[0].longest_row,
     )

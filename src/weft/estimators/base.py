@@ -103,6 +103,7 @@ class Hybrid(BaseEstimator):
     offset: str | None = None
     exposure: str | None = None
     weight: str | None = None
+    reference_site: str | None = None
     intercept: bool = True
     intercept_scaling: float = _TABLES.intercept_scaling
     penalty_factors: Mapping[str, float] | None = None

@@ -82,6 +82,9 @@ class HybridClassifier(ClassifierMixin, Hybrid):
     warm_start : bool
         Start the next fit from the model of the last, as after new samples or with another λ; not
         with HyFDCA.
+    reference_site : str, optional
+        A party; every other one that has labels gets an intercept of its own, beside that of the
+        model, which is this party's.
     overlap : {"mean", "first", "sum"}
         Value of a cell that several tiles hold. The rule of a `Split` that is fitted wins over
         this one, because it belongs to the way the table was cut.

@@ -119,6 +119,23 @@ def check_samples(preprocessing: Preprocessing, settings: Settings) -> None:
         )
 
 
+def check_reference(preprocessing: Preprocessing, parties: Sequence[str]) -> None:
+    """Refuse a reference that takes no part: all sites would have an intercept beside it."""
+    site = preprocessing.reference_site
+    if site is None:
+        return
+    if site not in parties:
+        raise ConfigError(
+            f"reference_site is '{site}', but the parties are {', '.join(parties)}; name one of "
+            "them"
+        )
+    if not preprocessing.intercept:
+        raise ConfigError(
+            "reference_site gives sites intercepts beside that of the model, which has none; set "
+            "intercept = true, or leave it out"
+        )
+
+
 def balanced_classes(
     channel: Channel, settings: Settings, announced: Announced, adder: Adder
 ) -> Settings:
@@ -179,6 +196,7 @@ def match(
         overlap=preprocessing.overlap,
         bias=preprocessing.intercept_scaling if preprocessing.intercept else None,
         confirm_separate_ids=preprocessing.confirm_separate_ids,
+        sites=preprocessing.reference_site is not None,
         confirmed=preprocessing.confirmed,
         follow_draws=algorithm.follows_draws(settings),
         compare_units="units" not in preprocessing.confirmed,
@@ -241,6 +259,7 @@ def coordinate(
     # What no algorithm can do is refused before anybody is asked for anything.
     chosen, _ = resolve(settings, saves=saves, warm=warm)
     check_samples(preprocessing, chosen)
+    check_reference(preprocessing, channel.parties)
     asking = patient(channel, chosen) if algorithm_of(chosen.solver).waits else channel
     shares = algorithm_of(chosen.solver).shares
     announced = announce_for(channel, preprocessing, settings, run, shares=shares)
@@ -253,7 +272,8 @@ def coordinate(
         settings, _ = settle(settings, announced.terms, saves=saves, warm=warm)
     holdings = prepare(channel, preprocessing, settings, holdings, adder)
     check_cut(settings, holdings)
-    check_inference(settings, holdings, announced.width)
+    sites = preprocessing.reference_site is not None
+    check_inference(settings, holdings, announced.width, sites=sites)
     settings = balanced_classes(channel, settings, announced, adder)
     named = preprocessing.sample_columns.named
     unit, label, *more = units_above(channel, adder, SIZE, 4 if named else 2).tolist()

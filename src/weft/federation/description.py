@@ -62,6 +62,7 @@ def described_as(preprocessing: Preprocessing) -> Preprocessing:
         )
     return msgspec.structs.replace(
         preprocessing,
+        reference_site=None,
         overlap="first",
         missing="mean",
         scaling="none",

@@ -17,6 +17,7 @@ from weft.crypto.keys import PartyKeys, check_keys, ephemeral_keys
 from weft.crypto.party_key_pairs import Identity
 from weft.data.blank_cells import settle_missing
 from weft.data.columns.column_transformation import FileReading, Transformation
+from weft.data.site_column import site_feature
 from weft.data.tile import Tile
 from weft.errors import ConfigError
 from weft.federation.coordinator import Outcome, announce_for, assemble, coordinate
@@ -237,6 +238,9 @@ class Federation:
         if any(tile.declared is not None for tile in held):
             return
         known = {name for tile in held for name in normal_features(tile.features).tolist()}
+        if self.preprocessing.reference_site is not None:
+            sites = np.array([site_feature(party) for party in self._tiles], dtype=object)
+            known |= set(normal_features(sites).tolist())
         named = np.array(list(settings.penalty_factors), dtype=object)
         for name, normal in zip(named.tolist(), normal_features(named).tolist(), strict=True):
             if normal not in known:

@@ -257,6 +257,7 @@ class StatisticsShare(Part):
 
     words: Annotated[NDArray[np.uint64], numbers("sums under masks", "limbs", "sums")]
     columns: Annotated[Ints, record("which columns its features are", "features")]
+    width: Annotated[int, record("how many columns matrices have, with a place for every site")]
     samples: Annotated[int, numbers("how many samples were trained on")]
     longest_row: Annotated[float, numbers("power of two above every ‖x‖², of all parties")]
     refusal: Annotated[str, texts("why it tells nothing")] = ""

@@ -21,6 +21,7 @@ from weft.data.columns.column_agreement import rules_of
 from weft.data.columns.column_rules import PLAIN
 from weft.data.columns.column_transformation import FileReading, Transformation
 from weft.data.sample_columns import label_companions, taken_off
+from weft.data.site_column import site_tile
 from weft.data.tile import MissingPolicy, Tile
 from weft.errors import ConfigError, DataError, ProtocolError
 from weft.federation.announcements.party import AnnouncingParty
@@ -187,9 +188,7 @@ class Party:
         #: As its files have them, before a study says what becomes of columns.
         self._found, self._beside = tuple(tiles), sample_columns
         if sample_columns is not None:
-            tiles = [
-                taken_off(tile, name, **msgspec.structs.asdict(sample_columns)) for tile in tiles
-            ]
+            tiles = [taken_off(tile, name, **sample_columns.columns) for tile in tiles]
         self.name = name
         self._consent = consent or Consent(name, terms or Terms())
         self._consent.check_own(
@@ -197,6 +196,12 @@ class Party:
             sum(tile.n for tile in tiles),
             labels=any(tile.labelled.any() for tile in tiles),
         )
+        reference = None if sample_columns is None else sample_columns.reference_site
+        self._by_site = reference is not None
+        site = None if reference is None else site_tile(tiles, name, reference)
+        if site is not None:
+            # Last, behind those of its files.
+            tiles = [*tiles, site]
         self._terms = self._consent.terms
         self._draws = draws = RandomnessLog(memory)
         if memory is not None:
@@ -216,6 +221,7 @@ class Party:
             sample_norms=self._terms.allow_sample_norms,
             missing=missing,
             sample_columns=sample_columns is not None and bool(sample_columns.named),
+            site=None if site is None else str(site.features[0]),
         )
         self._reading = () if reading is None else (reading,)
         self.tiles, self.transformation = tuple(tiles), Transformation(readings=self._reading)
@@ -399,6 +405,8 @@ class Party:
         view = self._matching.sit(message)
         self._announcing.check_parties(view.n_parties)
         self._seat.check_view(view)
+        if self._by_site:
+            self._check_sites(view)
         reply = self._matching.make_seeds(message, alone=self._consent.alone(view.n_parties))
         if message.units:
             reply.units = self._units.tell(view, self._matching.features)
@@ -410,6 +418,17 @@ class Party:
         if not self._guarded(view):
             self._attend(view)
         return reply
+
+    def _check_sites(self, view: PartyView) -> None:
+        """Refuse samples that would be of two sites."""
+        if (view.computing[view.labelled] > 1).any():
+            raise DataError(
+                f"party {self.name} has labels of samples that another party has labels of too, "
+                "but with reference_site a sample is of one site; leave the label out at all "
+                "parties but one",
+                told="two parties have labels of the same samples, but with reference_site a "
+                "sample is of one site; leave the label out at all parties but one",
+            )
 
     @staticmethod
     def _guarded(view: PartyView) -> bool:
@@ -435,8 +454,8 @@ class Party:
         """Who takes part under a view, as its ledger is told; ``everyone``: on shares."""
         rules = dict.fromkeys(rules_of(self._found), b"")
         if self._beside is not None:
-            places = msgspec.structs.asdict(self._beside)
-            rules |= {name: place.encode() for place, name in places.items() if name in rules}
+            places = self._beside.columns.items()
+            rules |= {name: place.encode() for place, name in places if name in rules}
         for column in self.transformation.columns:
             if column.rule != PLAIN:
                 rules[column.name] = msgspec.json.encode(column, order="sorted")
@@ -553,7 +572,13 @@ class Party:
             self._consent.own_terms.min_batch, partial(self._foresee_numbers, "moments")
         )
         made = StatisticsParty(
-            self.name, self.data, settings, self._cipher, guard, self._longest_row
+            self.name,
+            self.data,
+            settings,
+            self._cipher,
+            guard,
+            self._longest_row,
+            by_site=self._by_site,
         )
         made.check()
         return made

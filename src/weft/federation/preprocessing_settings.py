@@ -19,7 +19,7 @@ ONE_TABLE: tuple[Slip, ...] = get_args(Slip)
 
 
 class SampleColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Names of columns at the parties that have labels.
+    """What is said of samples beside their features: columns at parties with labels, and sites.
 
     Attributes
     ----------
@@ -29,11 +29,15 @@ class SampleColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         The same, of which the logarithm is added: person-years, insured time.
     weight
         How many times a sample's loss counts.
+    reference_site
+        A party; samples of every other one that has labels get an intercept of their own, beside
+        that of the model, which is this party's. None: sites have none.
     """
 
     offset: str | None = None
     exposure: str | None = None
     weight: str | None = None
+    reference_site: str | None = None
 
     def __post_init__(self) -> None:
         if self.offset is not None and self.exposure is not None:
@@ -44,7 +48,12 @@ class SampleColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     @property
     def named(self) -> tuple[str, ...]:
         """All columns that are named."""
-        return tuple(name for name in (self.offset, self.exposure, self.weight) if name is not None)
+        return tuple(name for name in self.columns.values() if name is not None)
+
+    @property
+    def columns(self) -> dict[str, str | None]:
+        """Columns by what they say."""
+        return {"offset": self.offset, "exposure": self.exposure, "weight": self.weight}
 
 
 class TableSettings(SampleColumns, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -76,7 +85,7 @@ class TableSettings(SampleColumns, frozen=True, kw_only=True, forbid_unknown_fie
     @property
     def sample_columns(self) -> SampleColumns:
         """Columns that are no features."""
-        return SampleColumns(offset=self.offset, exposure=self.exposure, weight=self.weight)
+        return SampleColumns(**self.columns, reference_site=self.reference_site)
 
 
 class Preprocessing(TableSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -212,6 +212,7 @@ def _built(
         overlap=preprocessing.overlap,
         bias=preprocessing.intercept,
         confirm_separate_ids=preprocessing.confirm_separate_ids,
+        sites=preprocessing.reference_site is not None,
         confirmed=preprocessing.confirmed,
         terms=terms,
         sealed=algorithm_of(settings.solver).shares,

@@ -89,6 +89,8 @@ class TrainingData:
         What becomes of blank cells, for the model to do the same.
     sample_columns
         Whether some columns are offsets or weights of samples.
+    site
+        What the column of its site's own intercept is called; None: it has none.
 
     Attributes
     ----------
@@ -116,8 +118,9 @@ class TrainingData:
         sample_norms: bool,
         missing: MissingPolicy = "error",
         sample_columns: bool = False,
+        site: str | None = None,
     ) -> None:
-        self._party = party
+        self._party, self.site = party, site
         self._sample_columns = sample_columns
         self._missing = missing
         self._view = view
@@ -293,6 +296,8 @@ class TrainingData:
                 self.bias,
                 self._cipher,
                 sample_norms=self._sample_norms,
+                # Over the samples of its site it is constant, and says nothing once it is centred.
+                as_they_are=np.flatnonzero(self._names() == self.site),
             )
         return self._scaling
 
@@ -435,6 +440,11 @@ class TrainingData:
         scaler = self._scaling
         factor = scaler.factor[columns] * scaler.row_factor
         return ColumnScaling(names[columns], scaler.shift[columns], factor)
+
+    def feature_names(self, columns: NDArray[np.int64]) -> list[str]:
+        """Names of some of its local columns."""
+        names: list[str] = self._names()[columns].tolist()
+        return names
 
     def _names(self) -> NDArray[np.object_]:
         """Names of its columns."""

@@ -54,6 +54,7 @@ def build_holdings(
     overlap: Overlap = "mean",
     bias: bool = False,
     confirm_separate_ids: bool = False,
+    sites: bool = False,
     confirmed: Collection[str] = (),
     terms: Terms = OPEN,
     sealed: bool = False,
@@ -65,6 +66,8 @@ def build_holdings(
 
     Parameters
     ----------
+    sites
+        Whether parties have a column of their own in their last tile, for the intercept of a site.
     sealed
         Whether training is on shares.
     doubts
@@ -124,7 +127,7 @@ def build_holdings(
     look(lambda: _check_labels(parties, holdings, rows, tile_party))
     columns = [t for h in holdings for t in h.columns]
     if not confirm_separate_ids:
-        look(lambda: _check_meeting(parties, rows, columns, tile_party))
+        look(lambda: _check_meeting(parties, rows, columns, tile_party, sites=sites))
     first_label_holder = rows.marked.values[rows.marked.start[:-1]]
     bias_owner = first_label_holder if bias else np.full(len(rows.sizes), -1)
     owners = np.unique(bias_owner) if bias else np.zeros(0, np.int64)
@@ -152,7 +155,7 @@ def build_holdings(
         return holding_map
     # What looked like a slip before does so again.
     again: list[DataError] | None = None if doubts is None else []
-    return _without(holding_map, small, holdings, confirm_separate_ids, again)
+    return _without(holding_map, small, holdings, confirm_separate_ids, sites, again)
 
 
 def _without(
@@ -160,6 +163,7 @@ def _without(
     small: NDArray[np.bool_],
     holdings: Sequence[Holding],
     separate: bool,
+    sites: bool,
     doubts: list[DataError] | None,
 ) -> HoldingMap:
     """The holding_map without the samples of some cohorts."""
@@ -193,6 +197,7 @@ def _without(
         overlap=holding_map.overlap,
         bias=holding_map.bias_slot >= 0,
         confirm_separate_ids=separate,
+        sites=sites,
         # They were looked at before anything was left out.
         confirmed=("names", "ids"),
         terms=holding_map.terms,
@@ -264,14 +269,24 @@ def _check_labels(
 
 
 def _check_meeting(
-    parties: Sequence[str], rows: Axis, columns: list[NDArray[np.uint64]], tile_party: Ints
+    parties: Sequence[str],
+    rows: Axis,
+    columns: list[NDArray[np.uint64]],
+    tile_party: Ints,
+    *,
+    sites: bool,
 ) -> None:
-    """A party whose features differ from the others' and whose ids meet nobody's."""
+    """A party whose features differ from the others' and whose ids meet nobody's.
+
+    Intercepts of ``sites`` differ in any case.
+    """
     if len(parties) < 2:
         return
     held: list[list[NDArray[np.uint64]]] = [[] for _ in parties]
     for k, tokens in zip(tile_party.tolist(), columns, strict=True):
         held[k].append(tokens)
+    if sites:
+        held = [tiles[:-1] if len(tiles) > 1 and len(tiles[-1]) == 1 else tiles for tiles in held]
     if len({np.unique(np.concatenate(tokens)).tobytes() for tokens in held}) == 1:
         return
     for k, name in enumerate(parties):

@@ -321,10 +321,11 @@ def _check_loss(algorithm: Algorithm, settings: Settings) -> None:
         )
 
 
-def check_inference(settings: Settings, holdings: HoldingMap, classes: int) -> None:
+def check_inference(settings: Settings, holdings: HoldingMap, classes: int, *, sites: bool) -> None:
     """Refuse standard errors that the tables, as they are cut, have no place for.
 
-    ``classes``: how many problems are trained, one for a response and for two classes.
+    ``classes``: how many problems are trained, one for a response and for two classes. ``sites``:
+    whether parties have a column of their own, for the intercept of their site.
     """
     if settings.inference == "none":
         return
@@ -334,13 +335,24 @@ def check_inference(settings: Settings, holdings: HoldingMap, classes: int) -> N
             "against the rest, which is no likelihood of all; name two (positive = [...] in "
             "[data]), or leave inference out"
         )
-    if not algorithm_of(settings.solver).shares and not holdings.horizontal:
+    if not algorithm_of(settings.solver).shares and not _alike(holdings, sites=sites):
         raise ConfigError(
             "inference in sums needs all columns of the model at every party, but some parties "
             "hold some of them only; set mode = 'sealed' in [privacy], or leave inference out"
         )
     refuse_few_samples(holdings.n_samples, holdings.columns.n_slots)
     refuse_few_sites(settings.inference, len(holdings.parties))
+
+
+def _alike(holdings: HoldingMap, *, sites: bool) -> bool:
+    """Whether all parties hold all columns, but for one of their own where there are ``sites``."""
+    if not sites:
+        return holdings.horizontal
+    columns = holdings.columns
+    holders, starts = columns.holders.lengths, columns.start[:-1]
+    own = (holders == 1) & (columns.sizes == 1)
+    shared = (holders == len(holdings.parties)) | (starts == holdings.bias_slot)
+    return bool((shared | own).all())
 
 
 def check_cut(settings: Settings, holdings: HoldingMap) -> None:

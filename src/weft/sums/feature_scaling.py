@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from weft.array_types import Floats
+from weft.array_types import Floats, Ints
 from weft.crypto import Adder, Cipher
 from weft.errors import ConfigError, ProtocolError
 from weft.matching.holding_map import HoldingMap
@@ -78,7 +78,8 @@ _LAST_STEP = {
 class ScalingParty:
     """A party's half: statistics of its columns, then their common shift and factor.
 
-    Without ``sample_norms`` it tells no norms of samples, only bounds for whole cohorts.
+    Without ``sample_norms`` it tells no norms of samples, only bounds for whole cohorts. Columns
+    that stay ``as_they_are`` have no shift and no factor, and neither has the constant one.
     """
 
     def __init__(
@@ -89,8 +90,14 @@ class ScalingParty:
         cipher: Cipher,
         *,
         sample_norms: bool = True,
+        as_they_are: Ints | None = None,
     ) -> None:
         self._view = view
+        self._as_they_are = np.zeros(view.n_columns, bool)
+        if as_they_are is not None:
+            self._as_they_are[as_they_are] = True
+        if view.bias_slot >= 0:
+            self._as_they_are[view.bias_slot] = True
         self._sample_norms = sample_norms
         self._blocks = blocks
         self._bias = bias_value
@@ -265,9 +272,8 @@ class ScalingParty:
                 width = magnitude - self.shift
                 magnitude = np.maximum(np.abs(magnitude), np.abs(self.shift))
             self.factor = _inverse(width, 10 * np.finfo(np.float64).eps * magnitude)
-        if self._view.bias_slot >= 0:
-            self.shift[self._view.bias_slot] = 0.0
-            self.factor[self._view.bias_slot] = 1.0
+        self.shift[self._as_they_are] = 0.0
+        self.factor[self._as_they_are] = 1.0
 
     def hold_back(self, factor: Floats) -> None:
         """Multiply every column by a factor, which makes weights of it dearer or cheaper."""

@@ -139,23 +139,23 @@ def _of_shares(
         if share.refusal:
             raise DataError(f"there are no standard errors: {share.refusal}")
     order, _, _ = column_order(slices)
-    values, samples = opened(known), known[0].samples
-    if len(values) != numbers_of(len(order), loss, kind):
+    values, samples, width = opened(known), known[0].samples, known[0].width
+    if len(values) != numbers_of(width, loss, kind) or order.max(initial=-1) >= width:
         raise malformed("words", "are not as many sums as the model has columns for")
     totals = totals_in(values)
-    alike = {(share.samples, share.longest_row) for share in known} == {
-        (samples, known[0].longest_row)
+    alike = {(share.samples, share.longest_row, share.width) for share in known} == {
+        (samples, known[0].longest_row, width)
     }
     if not alike or totals.samples != samples:
         raise malformed("samples", "are not those that all parties added up")
-    matrices = [matrix[np.ix_(order, order)] for matrix in matrices_in(values, len(order))]
+    matrices = [matrix[np.ix_(order, order)] for matrix in matrices_in(values, width)]
     second = matrices[1] if len(matrices) > 1 else None
     by_model = kind == "model"
     return _Matrices(
         curvature=matrices[0],
         information=second if by_model and loss.name not in CANONICAL else None,
         scores=None if by_model else second,
-        slopes=slopes_in(values, len(order))[order],
+        slopes=slopes_in(values, width)[order],
         error=0.0,
         totals=totals,
         samples=samples,

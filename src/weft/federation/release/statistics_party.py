@@ -67,6 +67,8 @@ class StatisticsParty:
     ----------
     longest_row
         No ‖x‖² of any party's rows is above it.
+    by_site
+        Whether parties have a column of their own, for the intercept of their site.
     """
 
     def __init__(
@@ -77,13 +79,15 @@ class StatisticsParty:
         cipher: Cipher,
         guard: StatisticsGuard,
         longest_row: float,
+        *,
+        by_site: bool,
     ) -> None:
         if settings.inference == "none":
             raise ProtocolError("sums for standard errors were asked for that no run is to have")
         self._party, self._data, self._cipher, self._guard = party, data, cipher, guard
         self._kind: Kind = settings.inference
         self._loss, self._settings = settings.make_loss(), settings
-        self._longest_row = longest_row
+        self._longest_row, self._by_site = longest_row, by_site
         #: Which model it told of, and what: masks hide one answer.
         self._told: tuple[int | None, StatisticsShare] | None = None
 
@@ -93,7 +97,10 @@ class StatisticsParty:
 
     @property
     def _features(self) -> Ints:
-        """Local slots of its features, which all parties hold in the same order."""
+        """Local slots of its features, which all parties hold in the same order.
+
+        But for the intercept of its site, which is the last.
+        """
         slots = np.arange(self._view.n_columns)
         kept: Ints = slots[slots != self._view.bias_slot]
         return kept
@@ -101,6 +108,27 @@ class StatisticsParty:
     @property
     def _columns(self) -> int:
         return len(self._features) + (self._data.bias is not None)
+
+    @property
+    def _places(self) -> Ints:
+        """Which columns of the matrices its features are; sites have places behind all others."""
+        own, view = len(self._features), self._view
+        if not self._has_site:
+            return np.arange(own)
+        return np.append(np.arange(own - 1), own - 1 + view.party)
+
+    @property
+    def _width(self) -> int:
+        """Columns of the matrices; with sites, there is one for every party, and the last is the
+        constant."""
+        shared = len(self._features) - self._has_site
+        sites = self._view.n_parties if self._by_site else 0
+        return shared + sites + (self._data.bias is not None)
+
+    @property
+    def _has_site(self) -> bool:
+        """Whether the last of its features is the intercept of its site."""
+        return self._data.site is not None
 
     # ── before training ───────────────────────────────────────────────────────────────────
 
@@ -110,7 +138,8 @@ class StatisticsParty:
         classes = self._data.classes
         if classes is not None and len(classes) > 2:
             raise ConfigError(f"party {self._party} refuses inference for more than two classes")
-        shared_by = view.column_sharers[view.column_cohort[self._features]]
+        features = self._features[:-1] if self._has_site else self._features
+        shared_by = view.column_sharers[view.column_cohort[features]]
         if (shared_by != view.n_parties).any() or view.foreign.any():
             raise ConfigError(
                 f"party {self._party} refuses inference in sums, since not all parties hold all "
@@ -177,6 +206,7 @@ class StatisticsParty:
         return StatisticsShare(
             words=words,
             columns=self._own_columns(),
+            width=self._width,
             samples=self._view.n_samples,
             longest_row=self._longest_row,
             refusal=refusal,
@@ -184,8 +214,8 @@ class StatisticsParty:
 
     def _own_columns(self) -> Ints:
         """Which columns of the matrices its slice of the model has; the constant one is last."""
-        place = np.full(self._view.n_columns, self._columns - 1, np.int64)
-        place[self._features] = np.arange(len(self._features))
+        place = np.full(self._view.n_columns, self._width - 1, np.int64)
+        place[self._features] = self._places
         return place[self._data.released_columns()]
 
     def _sums(self, half: InferringHalf, model: int | None) -> Floats:
@@ -208,7 +238,7 @@ class StatisticsParty:
                 counted, weights_of_rows(z, some[0], some[2], loss, self._kind)
             )
         values = row_statistics(x, z, *some, loss, self._kind)
-        assert len(values) == numbers_of(self._columns, loss, self._kind)
+        assert len(values) == numbers_of(self._width, loss, self._kind)
         return values
 
     def _refuse_few_weighed(self, counted: Ints, weights: list[Floats]) -> None:
@@ -225,11 +255,12 @@ class StatisticsParty:
 
         ``scores`` are as the run added them up over all holders, in fixed point.
         """
-        cells = self._cells()[counted]
-        x = cells[:, self._features]
-        own = x @ weights[self._features, 0]
+        cells = self._cells()[counted][:, self._features]
+        x = np.zeros((len(counted), self._width))
+        x[:, self._places] = cells
+        own = cells @ weights[self._features, 0]
         if self._data.bias is not None:
-            x = np.column_stack([x, np.full(len(x), self._data.bias)])
+            x[:, -1] = self._data.bias
             own = own + weights[self._view.bias_slot, 0] * self._data.bias if len(x) else own
         if (np.abs(own - scores) > _SAME * (1.0 + np.abs(own))).any():
             raise DataError(

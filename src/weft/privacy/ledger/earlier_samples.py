@@ -72,6 +72,8 @@ def attendance(
 ) -> Attendance | None:
     """Who takes part under a view, with tiles as files have them, and rules of their columns.
 
+    A view may have more tiles behind these, which no file has.
+
     None where others see no feature sum with any of these samples. ``everyone``: training is on
     shares, so that the model, and totals of the run, are about all of them, whoever holds them.
     """
@@ -87,7 +89,7 @@ def attendance(
     places = np.where(shown, numbers, -numbers)[view.row_cohort].astype(np.int32)
     ids = np.full(view.n_rows, "", dtype=object)
     contents = np.zeros(view.n_rows, np.uint64)
-    for tile, slots in zip(tiles, view.tile_rows, strict=True):
+    for tile, slots in zip(tiles, view.tile_rows[: len(tiles)], strict=True):
         held = slots >= 0
         ids[slots[held]] = tile.ids[held]
         # A sum, for samples that several tiles hold parts of; no tile holds one twice.
