@@ -13,7 +13,6 @@ from reference_data import Floats, synthetic, table_of
 from test_inference import by_site, fitted
 
 from weft.crypto.keys import ephemeral_keys
-from weft.data import Table
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.federation.local_federation import Federation
 from weft.federation.messages import StatisticsShare
@@ -148,14 +147,6 @@ def test_a_party_tells_its_sums_of_one_model_only() -> None:
     assert np.array_equal(again.words, made.share(party._half, 1).words)
     with pytest.raises(ProtocolError, match="of another model"):
         made.share(party._half, 0)
-
-
-def lonely(table: Table) -> Table:
-    """A column that five samples of the first site have."""
-    block = np.array(table.block)
-    block[:, 2] = 0.0
-    block[np.arange(0, 25, 5), 2] = 1.0
-    return Table(table.ids, table.features, np.ascontiguousarray(block), table.labels, table.task)
 
 
 def test_what_guards_refuse() -> None:

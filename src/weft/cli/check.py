@@ -267,6 +267,7 @@ def _refused_moments(
                 least=own.min_batch,
                 rare_pairs=own.allow_rare_pairs,
                 several=consents[name].terms.allow_exposure,
+                site=consents[name].terms.allow_site_statistics,
             )
         except ConfigError as error:
             found.append((name, f"party {name} {error}"))

@@ -545,6 +545,7 @@ class Party:
             spend_rho=self._spend_rho,
             min_batch=self._consent.own_terms.min_batch,
             rare_pairs=self._consent.own_terms.allow_rare_pairs,
+            site_statistics=self._terms.allow_site_statistics,
             tells_counts=self._seat.tells_counts(view),
             wide_models=self._terms.allow_exposure or self._consent.alone(view.n_parties),
             foresee_models=partial(self._foresee_numbers, "models"),
@@ -569,7 +570,9 @@ class Party:
     def _prepare_statistics(self, settings: Settings) -> StatisticsParty:
         """Object to sums for standard errors that would tell single rows, before training."""
         guard = StatisticsGuard(
-            self._consent.own_terms.min_batch, partial(self._foresee_numbers, "moments")
+            self._consent.own_terms.min_batch,
+            self._terms.allow_site_statistics,
+            partial(self._foresee_numbers, "moments"),
         )
         made = StatisticsParty(
             self.name,

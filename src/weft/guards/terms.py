@@ -82,7 +82,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     allow_site_statistics
         Descriptions may tell of columns that this party holds alone, or with fewer than
         ``min_contributors`` others, and of its outcomes by themselves: counts, means and
-        distributions over ``min_batch`` samples of its own and more.
+        distributions over ``min_batch`` samples of its own and more. Second moments and standard
+        errors may be of columns that are the same for all samples of a party.
     coordinator_sees
         The most that the coordinator may see.
     ciphers

@@ -68,6 +68,8 @@ class PartyContext:
         Of how many samples the least that others read of this party must tell, by its own terms.
     rare_pairs
         Whether these let columns of two parties be unusual together in fewer samples.
+    site_statistics
+        Whether second moments may tell of this party alone.
     tells_counts
         Whether the coordinator may read how many samples there are of some classes.
     wide_models
@@ -100,6 +102,7 @@ class PartyContext:
     spend_rho: Callable[[float], None] = lambda rho: None
     min_batch: int = 1
     rare_pairs: bool = True
+    site_statistics: bool = True
     tells_counts: bool = True
     wide_models: bool = True
     foresee_models: Callable[[Told], None] = lambda told: None

@@ -34,6 +34,7 @@ from weft.solvers.sealed.second_moment_guard import (
     refuse_combinations,
     refuse_few_rows,
     refuse_few_weighed,
+    refuse_site_alone,
     refuse_sparse,
 )
 from weft.solvers.settings import Settings
@@ -52,11 +53,14 @@ class StatisticsGuard:
     ----------
     least
         Of how many rows each number must tell; one: any number.
+    site
+        Whether sums may tell of one site alone.
     foresee
         Objects to how many numbers are told, with those of earlier runs.
     """
 
     least: int
+    site: bool
     foresee: Callable[[Told], None]
 
 
@@ -150,6 +154,8 @@ class StatisticsParty:
         matrices = matrices_of(self._loss, self._kind)
         if view.n_parties > 1 and self._guard.least > 1:
             cells = self._cells()[:, self._features]
+            if not self._guard.site:
+                refuse_site_alone(cells[~view.left_out][:, shared_by == view.n_parties])
             for rows in self._regions():
                 refuse_few_rows(len(rows), columns, matrices)
                 refuse_sparse(cells[rows], self._guard.least)

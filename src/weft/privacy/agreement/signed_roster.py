@@ -360,8 +360,9 @@ _TERMS: dict[str, Callable[[Any], str]] = {
         "how well a model predicts is told of several parties together",
     ),
     "allow_site_statistics": _choice(
-        "descriptions may tell of columns and outcomes of one party alone, over min_batch samples",
-        "descriptions tell of no column or outcome of one party alone",
+        "descriptions, and second moments, may tell of columns and outcomes of one party alone, "
+        "over min_batch samples",
+        "descriptions and second moments tell of no column or outcome of one party alone",
     ),
     "coordinator_sees": lambda value: {
         "nothing": "the coordinator sees nothing of the model",

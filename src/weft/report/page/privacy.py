@@ -67,7 +67,7 @@ _TERMS = {
     "standard errors and correlations",
     "allow_rare_pairs": "these may tell of columns of two parties that few samples have in common",
     "allow_site_scores": "counts of held-out scores of a single party may be read",
-    "allow_site_statistics": "descriptions may tell of columns and outcomes of one party alone",
+    "allow_site_statistics": "descriptions and moments may tell of columns of one party alone",
     "coordinator_sees": "the most that the coordinator may see",
     "ciphers": "ciphers that count as hiding a sum",
     "matching": "how ids are matched at least",

@@ -48,6 +48,11 @@ def stands_for_few(cells: Floats, least: int) -> bool:
     return False
 
 
+def spanned_by(cells: Floats) -> int:
+    """How many columns and the constant one say different things."""
+    return int(_basis(cells).shape[1])
+
+
 def _counts(least: int) -> Iterator[int]:
     count = 1
     while count < least - 1:

@@ -124,6 +124,7 @@ class SealedMomentsParty(SealedParty):
                 least=context.min_batch,
                 rare_pairs=context.rare_pairs,
                 several=context.wide_models,
+                site=context.site_statistics,
             )
             context.foresee_moments(told_by_moments(table, self._party, self._matrices), weighs)
 

@@ -15,7 +15,7 @@ import numpy as np
 from weft.array_types import Flags, Floats, Ints
 from weft.errors import ConfigError
 from weft.matching.party_view import PartyView
-from weft.solvers.sealed.column_combinations import stands_for_few
+from weft.solvers.sealed.column_combinations import spanned_by, stands_for_few
 from weft.solvers.sealed.reader_groups import (
     ROWS_PER_NUMBER,
     Told,
@@ -45,6 +45,11 @@ _COMBINED = (
     "refuses second moments of some of its columns, a combination of which stands for fewer "
     "samples than min_batch; join levels that few samples have into one, such as 'other', also "
     f"where their column was left out, bring columns without outliers, {_LEAVE_OUT}"
+)
+_SITE_ALONE = (
+    "refuses second moments of columns that are the same, or add up to the same, for all of its "
+    "samples, since they may tell of one site alone; leave such columns out, agree on "
+    f"allow_site_statistics = true if that is meant, {_LEAVE_OUT}"
 )
 _RARE_PAIRS = (
     "refuses second moments of some of its columns, which may tell with columns of others of fewer "
@@ -109,6 +114,18 @@ def refuse_sparse(cells: Floats, least: int) -> None:
         raise ConfigError(_SPARSE)
 
 
+def refuse_site_alone(cells: Floats) -> None:
+    """Refuse moments of columns of which a combination is the same for all of a party's rows.
+
+    If it is so at all parties but one, products with that combination are sums over the rows of
+    this one alone: its own means, where a column says which site a row is from. Nobody knows of
+    the others, so that each has to look at its own rows. Where every party's combinations differ
+    between rows, any product has a part of each.
+    """
+    if spanned_by(cells) <= cells.shape[1]:
+        raise ConfigError(_SITE_ALONE)
+
+
 def refuse_combinations(cells: Floats, least: int) -> None:
     """Refuse moments of one's own columns that combine to what tells of fewer rows."""
     if stands_for_few(cells, least):
@@ -156,6 +173,7 @@ def check_moments(
     least: int,
     rare_pairs: bool,
     several: bool,
+    site: bool,
 ) -> None:
     """Refuse a run whose second moments would tell single rows of this party.
 
@@ -175,6 +193,8 @@ def check_moments(
         Whether columns of two parties may be unusual together in fewer rows.
     several
         Whether matrices may weigh the same rows in several ways.
+    site
+        Whether they may tell of one site alone.
     """
     if hessian and matrices > 1 and not several:
         raise ConfigError(_SEVERAL)
@@ -183,6 +203,11 @@ def check_moments(
         return
     whole, place = _undivided(view, cells), table.places[view.party]
     there, seen = ~view.left_out, set[bytes]()
+    if not site:
+        # Nobody but this party has moments of its own columns to tell it apart by.
+        common = view.column_sharers[view.column_cohort] > 1
+        common &= np.arange(view.n_columns) != view.bias_slot
+        refuse_site_alone(whole[there][:, common])
     for rows, columns in _regions(table, view.party):
         rows = rows[there[rows]]
         if not len(rows):
