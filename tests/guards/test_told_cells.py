@@ -43,6 +43,15 @@ def test_the_sum_of_a_flag_is_of_nobody_or_of_ten(ones):
     assert told in (0, 100) if min(ones, 100 - ones) < LEAST else told == ones
 
 
+@pytest.mark.parametrize("alike", [1, 6, 10])
+def test_the_median_of_a_few_cells_is_not_told(alike):
+    """Ten cells would all count as their median, which is the cell of one sample."""
+    cells = np.append(np.random.default_rng(3).normal(size=9), np.full(alike, 0.123))
+    told = told_column(cells, LEAST)
+    assert (len(told.cells), told.blank) == ((0, len(cells)) if alike < LEAST else (len(cells), 0))
+    assert set(told.cells.tolist()) <= {0.123}
+
+
 def test_mean_and_spread_do_not_tell_how_many_have_a_rare_value():
     # Two sums and the number of cells would give the three counts.
     cells = np.repeat([0.0, 1.0, 2.0], [90, 7, 5])

@@ -147,6 +147,13 @@ def test_a_party_tells_its_sums_of_one_model_only() -> None:
     assert np.array_equal(again.words, made.share(party._half, 1).words)
     with pytest.raises(ProtocolError, match="of another model"):
         made.share(party._half, 0)
+    # After an interruption it is asked anew, and what it tells then is under other masks: the
+    # difference would be that of its own sums at two models.
+    made._told = None
+    party._cipher.raise_epoch(party._cipher.epoch + 1)
+    later = made.share(party._half, 1)
+    bits = np.unpackbits(np.ascontiguousarray(later.words - again.words).view(np.uint8))
+    assert abs(bits.mean() - 0.5) < 5 * 0.5 / np.sqrt(len(bits))
 
 
 def test_what_guards_refuse() -> None:

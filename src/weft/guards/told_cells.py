@@ -5,7 +5,8 @@ follow from the party's own cells and its own ``least`` alone. So two descriptio
 samples are of the same cells, whatever others hold and whoever asks.
 
 - A few blank cells count as the party's median, and a few known ones as blank.
-- Where fewer than ``least`` cells differ from the median, none does.
+- Where fewer than ``least`` cells differ from the median, none does; all are blank if fewer than
+  ``least`` have it, since a median is a cell.
 - Cells far out count as less far, so that no sum is about one of them.
 - Of a column with few different values, those that fewer than ``least`` cells have count as a
   neighbouring value: mean and spread would tell how many they are.
@@ -50,9 +51,13 @@ def told_column(values: Floats, least: int) -> ToldColumn:
     if len(known) < least:
         return ToldColumn(np.zeros(0), len(values) if len(values) >= least else 0)
     middle = known[(len(known) - 1) // 2]
+    alike = int((known == middle).sum())
     if 0 < blank < least:
         known, blank = np.sort(np.append(known, np.full(blank, middle))), 0
     reach = reached_by(np.abs(known - middle), least)
+    if reach == 0.0 and alike < least:
+        # All would count as the median, which may be the cell of one sample.
+        return ToldColumn(np.zeros(0), len(values))
     if reach == 0.0:
         return ToldColumn(np.full(len(known), middle), blank)
     unit = power_above(reach)

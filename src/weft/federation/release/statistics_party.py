@@ -206,7 +206,9 @@ class StatisticsParty:
             told = error.told
             who = "" if told.startswith("party ") else f"party {self._party} "
             return self._as_share(np.zeros((LIMBS, 0), np.uint64), refusal=f"{who}{told}")
-        return self._as_share(masked_words(values, self._cipher.masks, f"statistics {model}"))
+        # A run that is taken up again has the same masks, and may have another model.
+        label = f"statistics {self._cipher.epoch} {model}"
+        return self._as_share(masked_words(values, self._cipher.masks, label))
 
     def _as_share(self, words: Words, refusal: str = "") -> StatisticsShare:
         return StatisticsShare(
