@@ -11,8 +11,12 @@ from reference_data import sites_of, synthetic, table_of
 from test_inference import GUARDED, by_site, fitted
 
 from weft.errors import ProtocolError
+from weft.federation.local_federation import Federation
+from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.release import fit_inference
+from weft.privacy.agreement import Consent
 from weft.solvers.sealed.second_moment_guard import refuse_site_alone
+from weft.solvers.settings import Settings
 
 BY_SITE = msgspec.structs.replace(GUARDED, allow_site_statistics=True)
 
@@ -53,3 +57,17 @@ def test_columns_that_add_up_to_the_same_are_such_columns_too(year: float) -> No
         refuse_site_alone(np.column_stack([age, other, year - age]))
     with pytest.raises(Exception, match="are the same"):
         refuse_site_alone(np.column_stack([age, other, np.full(200, year)]))
+
+
+def test_a_party_without_terms_of_its_own_takes_those_of_the_study() -> None:
+    x, y = synthetic("gaussian")
+    tiles = by_site(table_of(x[:150], y[:150], ["a", "b", "c"], classes=False))
+    asked = {name: Consent(name, asked=BY_SITE) for name in tiles}
+    federation = Federation(
+        {name: (tile,) for name, tile in tiles.items()},
+        Preprocessing(scaling="standard", intercept=True),
+        terms=BY_SITE,
+        consents=asked,
+    )
+    with pytest.raises(ProtocolError, match="so many columns over so few samples"):
+        federation.train(Settings(loss="squared", lam=1e-3, inference="model", solver="lbfgs"))

@@ -106,12 +106,6 @@ class DescribeParty(Party):
 
     # ── what may be told ──────────────────────────────────────────────────────────────────
 
-    @property
-    def _least(self) -> int:
-        """By its own terms: whoever else could raise it would see what is merged when."""
-        own = self._consent.own_terms.min_batch
-        return own if own > 1 else self.view.min_batch
-
     def _may_tell(self, holders: int) -> bool:
         """Whether statistics over so many parties may be told."""
         terms = self._terms

@@ -482,6 +482,15 @@ class Party:
         return self._matching.view if self._trimmed is None else self._trimmed
 
     @property
+    def _least(self) -> int:
+        """Of how many samples what others read must be, by its own terms, or by the run's.
+
+        Whoever else could raise its own would see what is merged, or refused, from where on.
+        """
+        own = self._consent.own_terms.min_batch
+        return own if own > 1 else self.view.min_batch
+
+    @property
     def _settled_view(self) -> PartyView:
         """Its view, once everything rare is left out."""
         if self._trimmed is None and self._guarded(self.view):
@@ -570,7 +579,7 @@ class Party:
     def _prepare_statistics(self, settings: Settings) -> StatisticsParty:
         """Object to sums for standard errors that would tell single rows, before training."""
         guard = StatisticsGuard(
-            self._consent.own_terms.min_batch,
+            self._least,
             self._terms.allow_site_statistics,
             partial(self._foresee_numbers, "moments"),
         )

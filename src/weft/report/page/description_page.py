@@ -54,7 +54,7 @@ def _head(told: dict[str, Any]) -> Html:
         ("parties", f"{len(told['parties'])}"),
         ("samples", f"{told['samples']:,}"),
         ("columns", f"{columns:,}"),
-        ("samples in a count, at least", f"{told['min_batch']}"),
+        ("samples in a group, at least", f"{told['min_batch']}"),
     ]
     return el(
         "header",
