@@ -7,7 +7,7 @@ parties are away and no certificate can be had.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,15 +34,25 @@ class Follower:
         Columns of the pooled table, without the constant one.
     bias
         Whether w has a last entry for the constant column.
+    halves
+        The parties' parts of the algorithm, in their order, where it does not run through their
+        messages; None: the parties' own.
     """
 
-    def __init__(self, parties: Mapping[str, Party], features: Names, *, bias: bool) -> None:
+    def __init__(
+        self,
+        parties: Mapping[str, Party],
+        features: Names,
+        *,
+        bias: bool,
+        halves: Sequence[Any] | None = None,
+    ) -> None:
         self._halves: list[Any] = []
         self._columns: list[Ints] = []
         self._width = len(features) + bias
         index = pd.Index(normal_features(features))
-        for party in parties.values():
-            half: Any = party._half
+        for number, party in enumerate(parties.values()):
+            half: Any = party._half if halves is None else halves[number]
             if not isinstance(half, HyfdcaParty | RoundParty):
                 raise ConfigError(
                     f"runs of solver '{half.settings.solver}' cannot be followed from outside; use "

@@ -42,7 +42,7 @@ def small_images(monkeypatch):
 )
 @pytest.mark.release
 def test_every_method_is_followed_to_its_end(methods):
-    target = Target(20, 0.2)
+    target = Target(20, 0.0)
     case = Case("mnist", NUMBER, "hyfdca")
     problem = context.setting_data("mnist", case.setting).problem
     best = solve(problem).primal
@@ -55,11 +55,10 @@ def test_every_method_is_followed_to_its_end(methods):
         assert all(loss >= best * (1 - 1e-6) for loss in curve.losses)
         assert 0.0 <= curve.accuracies[-1] <= 1.0
         assert curve.losses[-1] < 10.0 or method in ("hyfdca", "hyfem")
-        costs = curve.costs
+        costs = curve.costs if method == "auto" else measure(Case("mnist", NUMBER, method))
         assert min(costs.compute, costs.coordinator, costs.wall, costs.bytes) > 0
         if method in ("fedavg", "hyfem"):
             assert costs.round_trips == 1.0
-            assert curve.length * costs.seconds() >= 0.98 * target.seconds
         elif method != "auto":
             assert costs.encryption > 0
             low, high = (2, 3) if method == "safe" else (3, 4)
@@ -77,27 +76,6 @@ def test_other_units_are_the_same_problem():
     w = np.random.default_rng(0).standard_normal((65, 10))
     assert unit.problem.primal(longest * w) == pytest.approx(raw.problem.primal(w), rel=1e-12)
     assert unit.accuracy(longest * w) == raw.accuracy(w)
-
-
-def test_an_interrupted_run_goes_on_to_the_same_points(tmp_path, monkeypatch):
-    monkeypatch.setattr(Case, "save_every", 20)
-    case, target = Case("mnist", NUMBER, "hyfdca"), Target(40, 0.0)
-    whole = run(case, target)
-
-    def interrupt(iteration, length):
-        if iteration > 1.2 * case.save_every:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(case, target, folder=tmp_path / "unfinished", progress=interrupt)
-    seen = []
-    again = run(
-        case, target, folder=tmp_path / "unfinished", progress=lambda i, length: seen.append(i)
-    )
-    assert min(seen) > case.save_every
-    assert again.iterations == whole.iterations
-    assert again.losses == whole.losses
-    assert again.accuracies == whole.accuracies
 
 
 def test_costs_can_be_measured_apart():
@@ -123,9 +101,12 @@ def test_what_is_long_enough_is_not_run_again(tmp_path):
     run_all(plan, results, lambda *news: told.append(news), workers=1)
     assert told == []
     assert results.curve(plan.cases()[0]).losses == short.losses
-    (tmp_path / "curves" / f"{plan.cases()[0].key}.json").write_text("{")
-    with pytest.raises(DataError, match="delete it, and it is run again"):
-        run_all(plan, results, lambda *news: None, workers=1)
+    with (tmp_path / "runs.jsonl").open("a") as file:
+        file.write("{")
+    with pytest.raises(
+        DataError, match="take the broken line out, and what it was of is run again"
+    ):
+        run_all(plan, ResultsFolder(tmp_path), lambda *news: None, workers=1)
 
 
 def test_a_run_that_diverges_at_once_is_a_result(monkeypatch):

@@ -16,15 +16,17 @@ import numpy as np
 
 from weft.array_types import Floats
 from weft_papers.hyfdca.cases import Case, Method, Plan
-from weft_papers.hyfdca.evaluation_points import ALONG, window_of
+from weft_papers.hyfdca.equal_time import RULES, seconds_each, timed_end
+from weft_papers.hyfdca.evaluation_points import ALONG
 from weft_papers.hyfdca.measure_iteration_cost import Costs
 from weft_papers.hyfdca.paper import BASELINES, Baseline, data_sets
 from weft_papers.hyfdca.results_folder import ResultsFolder
 from weft_papers.hyfdca.run_case import Curve
 
-Mode = Literal["iterations", "time"]
+Mode = Literal["iterations", "paper", "computing", "time"]
 Measure = Literal["loss", "accuracy"]
-MODES: tuple[Mode, ...] = ("iterations", "time")
+#: What is equal: iterations, or time by one of three rules.
+MODES: tuple[Mode, ...] = ("iterations", *RULES)
 MEASURES: tuple[Measure, ...] = ("loss", "accuracy")
 #: Share of an end that a run must have come to, to be judged by where it is.
 _NEAR = 0.98
@@ -39,7 +41,7 @@ class Line:
     Attributes
     ----------
     iterations, seconds
-        After which it is looked at, and when that is, as modelled.
+        After which it is looked at, and when that is, by the rule; of equal iterations: nan.
     window
         Iterations that it is smoothed over.
     relative_loss, accuracy
@@ -114,6 +116,11 @@ class Findings:
     def costs(self, case: Case) -> Costs | None:
         return self._results.costs(case)
 
+    def length(self, case: Case) -> int | None:
+        """Iterations that were run; None: none."""
+        curve = self._curve(self.stand_in(case))
+        return None if curve is None else curve.length
+
     def versions(self) -> set[str]:
         """Of Weft, by which the runs were made."""
         curves = [self._curve(case) for case in self.plan.cases()]
@@ -122,23 +129,25 @@ class Findings:
     def line(self, case: Case, mode: Mode) -> Line | None:
         """A run as far as the experiment goes; None: not run, or not in that experiment."""
         target = self.plan.target(case)
-        if mode == "time" and not target.seconds:
+        if mode != "iterations" and not target.seconds:
             return None
-        curve, costs = self._curve(self.stand_in(case)), self.costs(self.stand_in(case))
-        if curve is None or (costs is None and not curve.diverged):
+        same = self.stand_in(case)
+        curve, costs = self._curve(same), self.costs(same)
+        if curve is None:
             return None
-        each = math.nan if costs is None else costs.seconds()
-        last, window = target.iterations, target.window
-        if mode == "time":
-            last = 0 if costs is None else math.floor(target.seconds / each)
-            window = window_of(last)
+        each, (last, window) = math.nan, (target.iterations, target.window)
+        if mode != "iterations":
+            known, end = seconds_each(same, mode, costs), timed_end(same, target, mode, costs)
+            if known is None or end is None:
+                return None
+            each, (last, window) = known, end
         t, losses, scores = _values(curve)
         best = self._optimum(case.data)
         relative = (losses - best) / best
-        gone = curve.diverged if curve.length < last or costs is None else ""
+        gone = curve.diverged if curve.length < last else ""
         early = curve.ended and not curve.diverged
         values: dict[Measure, Floats] = {"loss": relative, "accuracy": scores}
-        end = None if gone else ends(t, values, last, window, early=early)
+        at_end = None if gone else ends(t, values, last, window, early=early)
         shown = t <= last
         # Certified points are no noisy ones.
         wide = 1 if case.method == "auto" else max(window, round(3 * last / ALONG))
@@ -149,7 +158,7 @@ class Findings:
             window,
             smoothed(t[shown], relative[shown], wide),
             smoothed(t[shown], scores[shown], wide),
-            end,
+            at_end,
             gone,
         )
 
@@ -163,7 +172,7 @@ class Findings:
         return Case(data, number, method, self.plan.seed)
 
     def comparisons(self, method: Method) -> Iterator[Comparison]:
-        """At most 72: three data sets, three settings, two others, two respects, twice."""
+        """36 of each mode, at most: three data sets and settings, two others, two respects."""
         for data in self.plan.data:
             paper = data_sets()[data]
             for setting in paper.compared:

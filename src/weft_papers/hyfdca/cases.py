@@ -103,7 +103,7 @@ def _runs(method: Method, data: str, setting: Setting) -> bool:
 
 
 class Target(NamedTuple):
-    """How far a run goes: until both are reached.
+    """How far a run goes: until all are reached.
 
     Attributes
     ----------
@@ -113,11 +113,14 @@ class Target(NamedTuple):
         Modelled ones, of the experiments of equal time.
     window
         Iterations that values at the end of equal iterations are averaged over.
+    most
+        Experiments of equal time that would take more iterations are left out.
     """
 
     iterations: int
     seconds: float
     window: int = 1
+    most: int = 10**9
 
 
 class Shares(NamedTuple):
@@ -160,10 +163,13 @@ class Plan:
     ----------
     shares
         By data set.
+    most
+        Iterations of the longest run of the experiments of equal time.
     """
 
     shares: Mapping[str, Shares]
     seed: int = 0
+    most: int = 10**9
 
     @classmethod
     def named(cls, scale: str, data: Iterable[str] | None = None, seed: int = 0) -> Plan:
@@ -229,4 +235,5 @@ class Plan:
         share = shares.iterations if compared else shares.effects
         iterations = max(_FEWEST, round(share * case.paper.iterations))
         window = max(1, round(iterations / case.paper.iterations * case.paper.window))
-        return Target(iterations, shares.seconds * WALL_SECONDS if compared else 0.0, window)
+        seconds = shares.seconds * WALL_SECONDS if compared else 0.0
+        return Target(iterations, seconds, window, self.most)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-
-from weft_papers.hyfdca.cases import Target
+from collections.abc import Sequence
+from typing import NamedTuple
 
 #: Evenly spaced, on the way to each end.
 ALONG = 30
@@ -12,31 +12,24 @@ ALONG = 30
 _WITHIN = 6
 
 
+class End(NamedTuple):
+    """Where an experiment ends, and over how many iterations the values there are averaged."""
+
+    iterations: int
+    window: int
+
+
 class Points:
-    """The iterations of a run that are looked at.
+    """The iterations of a run that are looked at, for all experiments that it is part of."""
 
-    There are two ends: that of equal iterations, and that of equal time, of which is known how many
-    iterations it is as soon as it is known what one takes.
-    """
+    def __init__(self, ends: Sequence[End]) -> None:
+        self._ends = ends
+        #: Iterations of the whole run.
+        self.length = max(end.iterations for end in ends)
 
-    def __init__(self, target: Target) -> None:
-        self._target = target
-
-    def length(self, each: float) -> int:
-        """Iterations of the whole run, if one takes so many modelled seconds."""
-        return max(self._target.iterations, self.timed(each))
-
-    def timed(self, each: float) -> int:
-        """Iterations of the experiment of equal time."""
-        return math.floor(self._target.seconds / each)
-
-    def after(self, iteration: int, each: float) -> int:
+    def after(self, iteration: int) -> int:
         """The next one to look at."""
-        target = self._target
-        ends = [(target.iterations, target.window)]
-        if timed := self.timed(each):
-            ends.append((timed, window_of(timed)))
-        following = [_next(iteration, *end) for end in ends if end[0] > iteration]
+        following = [_next(iteration, *end) for end in self._ends if end.iterations > iteration]
         return min(following, default=iteration + 1)
 
 

@@ -32,6 +32,7 @@ from weft_papers.hyfdca.analysis import (
     relative_times,
 )
 from weft_papers.hyfdca.cases import TITLES, Method
+from weft_papers.hyfdca.equal_time import RULES
 from weft_papers.hyfdca.paper import LATENCY, data_sets
 
 #: The paper's three methods have full lines.
@@ -51,7 +52,12 @@ _NAMES: dict[Measure, str] = {
     "accuracy": "validation accuracy",
 }
 #: Of the figures that compare.
-_NUMBERS: dict[Mode, int] = {"iterations": 3, "time": 5}
+_NUMBERS: dict[Mode, str] = {
+    "iterations": "3",
+    "paper": "5",
+    "computing": "5-our-computing",
+    "time": "5-our-rule",
+}
 #: Relative losses below this are drawn at it: P* itself is not known better.
 _FLOOR = 1e-4
 
@@ -65,15 +71,22 @@ def draw_all(findings: Findings, folder: Path) -> list[str]:
         Sentences about what could not be drawn.
     """
     remarks: list[str | None] = []
-    for measure in MEASURES:
-        for mode in MODES:
-            path = folder / f"figure-{_NUMBERS[mode]}-{measure}.png"
-            remarks.append(plot_comparison(findings, mode, measure, path))
+    for mode in MODES:
+        for name, measure in comparison_figures(findings, mode):
+            remarks.append(plot_comparison(findings, mode, measure, folder / f"{name}.png"))
     remarks.append(plot_costs(findings, folder / "figure-4.png"))
     for number, data in zip((6, 7, 8), ("mnist", "newsgroups", "covtype"), strict=True):
         if data in findings.plan.data:
             remarks.append(plot_effects(findings, data, folder / f"figure-{number}.png"))
     return sorted({remark for remark in remarks if remark})
+
+
+def comparison_figures(findings: Findings, mode: Mode) -> list[tuple[str, Measure]]:
+    """Figures 3 and 5, by name, as far as there is anything to draw."""
+    cases = [case for case in findings.plan.cases() if findings.plan.compared(case)]
+    if not any(findings.line(case, mode) for case in cases):
+        return []
+    return [(f"figure-{_NUMBERS[mode]}-{measure}", measure) for measure in MEASURES]
 
 
 def plot_comparison(findings: Findings, mode: Mode, measure: Measure, path: Path) -> str | None:
@@ -92,24 +105,23 @@ def plot_comparison(findings: Findings, mode: Mode, measure: Measure, path: Path
             _draw_lines(axis, found, _places(findings, found, mode), measure)
             axis.set_title(f"{paper.title}: {setting.label}", fontsize=10)
         row[0].set_ylabel(_NAMES[measure])
-    under = {
-        "iterations": "share of the iterations, t_R (15)",
-        "time": "share of the time, T_R (14)",
-    }
+    counted = mode == "iterations"
+    under = "share of the iterations, t_R (15)" if counted else "share of the time, T_R (14)"
     for axis in axes[-1]:
-        axis.set_xlabel(under[mode])
+        axis.set_xlabel(under)
     _legend(figure, axes)
     equal, kind = "equal iterations", findings.plan.length("iterations")
-    if mode == "time":
-        equal = f"equal modelled time, {LATENCY:g} s a round trip"
+    if mode != "iterations":
+        equal = f"equal time by {RULES[mode]}"
         kind = findings.plan.length("seconds")
-    _finish(figure, path, f"Figure {_NUMBERS[mode]}: {_NAMES[measure]}, {equal}", f"length: {kind}")
+    number = 3 if counted else 5
+    _finish(figure, path, f"Figure {number}: {_NAMES[measure]}, {equal}", f"length: {kind}")
     return None
 
 
 def _places(findings: Findings, lines: Sequence[Line], mode: Mode) -> list[Any]:
     """Where the points of lines stand."""
-    if mode == "time":
+    if mode != "iterations":
         return list(relative_times(lines))
     target = findings.plan.target
     return [

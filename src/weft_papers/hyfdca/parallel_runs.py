@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from weft.errors import WeftError
 from weft_papers.hyfdca.cases import Case, Plan, Target
+from weft_papers.hyfdca.equal_time import ends_of
 from weft_papers.hyfdca.measure_iteration_cost import Costs
 from weft_papers.hyfdca.results_folder import ResultsFolder
 from weft_papers.hyfdca.run_case import Curve, measure, run
@@ -49,9 +50,9 @@ def run_all(plan: Plan, results: ResultsFolder, progress: Progress, *, workers: 
     jobs: list[_Job] = [_Central(d, seed) for d in plan.data if not results.central(d, seed)]
     for case in sorted(plan.cases(), key=plan.urgency):
         curve, target = results.curve(case), plan.target(case)
-        alone = results.costs_alone(case)
-        if curve is None or not curve.reaches(case, target, alone):
-            jobs.append(_Run(case, target, results.unfinished(case), alone))
+        costs = results.costs(case)
+        if curve is None or not curve.reaches(case, target, costs):
+            jobs.append(_Run(case, target, results.unfinished(case), costs))
     waiting = list(jobs)
     with _workers(workers) as (pool, news):
         board = _Board(jobs, progress)
@@ -105,18 +106,20 @@ class _Central(_Job):
 class _Run(_Job):
     """The curve of a case."""
 
-    def __init__(self, case: Case, target: Target, folder: Path, alone: Costs | None) -> None:
+    def __init__(self, case: Case, target: Target, folder: Path, costs: Costs | None) -> None:
         self.data, self.name, self.case = case.data, case.title, case
-        self._target, self._folder, self._alone = target, folder, alone
-        # Setting up, and about a thousandth of a second for each party that takes part.
+        self._target, self._folder, self._costs = target, folder, costs
+        # Setting up, and about a ten-thousandth of a second for each party that takes part.
         taking_part = case.setting.count * case.setting.fraction
-        self.work = 10.0 + 1e-3 * taking_part * target.iterations
+        self.work = 20.0 + 1e-4 * taking_part * max(
+            e.iterations for e in ends_of(case, target, costs)
+        )
 
     def do(self) -> Curve:
         def tell(iteration: int, length: int) -> None:
             _news.put((self.name, iteration, length))
 
-        return run(self.case, self._target, folder=self._folder, costs=self._alone, progress=tell)
+        return run(self.case, self._target, folder=self._folder, costs=self._costs, progress=tell)
 
     def keep(self, results: ResultsFolder, found: Any) -> None:
         results.keep_curve(self.case, found)

@@ -68,7 +68,7 @@ def curves_frame(findings: Findings) -> pd.DataFrame:
     for case in findings.plan.cases():
         for mode in MODES:
             line = findings.line(case, mode)
-            if line is None or (mode == "time" and not findings.plan.compared(case)):
+            if line is None or (mode != "iterations" and not findings.plan.compared(case)):
                 continue
             frames.append(
                 pd.DataFrame(
@@ -76,7 +76,7 @@ def curves_frame(findings: Findings) -> pd.DataFrame:
                         "run": case.key,
                         "equal": mode,
                         "iteration": line.iterations.astype(int),
-                        "modelled_seconds": line.seconds,
+                        "seconds": line.seconds,
                         "relative_loss": line.relative_loss,
                         "accuracy": line.accuracy,
                     }
@@ -98,7 +98,7 @@ def _summary(findings: Findings, command: str) -> dict[str, Any]:
         "shares": {data: shares._asdict() for data, shares in plan.shares.items()},
         "seed": plan.seed,
         "ahead": wins,
-        "ahead_in_the_paper": dict(zip(MODES, WINS, strict=True)),
+        "ahead_in_the_paper": {"iterations": WINS[0], "paper": WINS[1]},
         "central": {data: findings.central(data) for data in plan.data},
         "costs": {
             case.key: msgspec.to_builtins(costs)

@@ -1,7 +1,8 @@
 """One case, run: how near to the optimum its iterations come, and what an iteration costs.
 
-HyFDCA runs under encryption, and what that takes is measured. FedAvg and HyFEM send weights in the
-clear, as in the paper.
+How P falls is found by replays of the library's runs, which come to the same bits; what an
+iteration costs, by a short run of the library itself. There HyFDCA runs under encryption, and what
+that takes is measured; FedAvg and HyFEM send weights in the clear, as in the paper.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -17,21 +19,23 @@ import pandas as pd
 
 from weft import __version__
 from weft.array_types import Floats
-from weft.errors import ProtocolError
+from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation
 from weft.federation.model import Model
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
 from weft.matching.id_normalization import normal_features
-from weft.solvers.base import Checkpointing, Record
-from weft.solvers.checkpoints import NAME as CHECKPOINT
-from weft.solvers.checkpoints import checkpoint_iteration
-from weft.solvers.settings import Settings
+from weft.solvers.base import Record
+from weft.storage.atomic_files import replacing
 from weft_evaluation.model_tracking import Follower
-from weft_papers.hyfdca.cases import Case, Target
+from weft_papers.hyfdca.cases import Case, Method, Target
+from weft_papers.hyfdca.equal_time import ends_of
 from weft_papers.hyfdca.evaluation_points import Points
 from weft_papers.hyfdca.measure_iteration_cost import CostMeter, Costs
+from weft_papers.hyfdca.paper import BASELINES
+from weft_papers.hyfdca.replayed_averaging import ReplayedAveraging
+from weft_papers.hyfdca.replayed_hyfdca import ReplayedHyfdca
+from weft_papers.hyfdca.seated_parties import MatchedParties
 from weft_papers.hyfdca.setting_data import SettingData, setting_data
-from weft_papers.run_files import read_file
 
 #: Told the iteration, and how many there will be.
 Progress = Callable[[int, int], None]
@@ -42,6 +46,9 @@ _UNLIMITED = 10**9
 _AUTO_ITERATIONS = 50
 #: Iterations that say what one costs, where only that is wanted.
 _COUNTED = 20
+_LOCAL_METHODS: tuple[Method, Method] = ("hyfdca", "safe")
+#: File of a run that is not finished.
+_STATE = "state.npz"
 
 
 class Curve(msgspec.Struct, forbid_unknown_fields=True):
@@ -52,8 +59,6 @@ class Curve(msgspec.Struct, forbid_unknown_fields=True):
     iterations, losses, accuracies
         P and accuracy on samples held out, after some of the iterations; None: not finite, not
         known.
-    round_trips
-        Until then, setting up included.
     length
         Iterations run.
     ended
@@ -61,7 +66,7 @@ class Curve(msgspec.Struct, forbid_unknown_fields=True):
     diverged
         How, in words; empty: it did not.
     costs
-        What an iteration took, other runs beside this one.
+        What an iteration took, where the run went through the library's messages.
     settings, weft
         What was run, by which version.
     """
@@ -72,34 +77,26 @@ class Curve(msgspec.Struct, forbid_unknown_fields=True):
     iterations: list[int] = []
     losses: list[float | None] = []
     accuracies: list[float | None] = []
-    round_trips: list[int] = []
     costs: Costs | None = None
     settings: str = ""
     weft: str = __version__
 
-    def add(self, iteration: int, loss: float, accuracy: float | None, round_trips: int) -> None:
+    def add(self, iteration: int, loss: float, accuracy: float | None) -> None:
         self.iterations.append(iteration)
         self.losses.append(loss if math.isfinite(loss) else None)
         self.accuracies.append(accuracy)
-        self.round_trips.append(round_trips)
 
-    def reaches(self, case: Case, target: Target, alone: Costs | None = None) -> bool:
+    def reaches(self, case: Case, target: Target, costs: Costs | None = None) -> bool:
         """Whether it goes as far as is wanted, or as it can, under the case's settings.
 
         Parameters
         ----------
-        alone
-            What an iteration costs, where that was measured apart.
+        costs
+            What an iteration costs, which says how far equal time is.
         """
-        costs = alone or self.costs
         if self.settings != settings_of(case):
             return False
-        if self.ended:
-            return True
-        if costs is None or self.length < target.iterations:
-            return False
-        # A little less: costs are only known at the end of a run.
-        return self.length * costs.seconds() >= 0.98 * target.seconds
+        return self.ended or self.length >= Points([*ends_of(case, target, costs)]).length
 
 
 class _Enough(Exception):
@@ -121,12 +118,13 @@ def run(
     folder
         Where the run saves itself, to go on from there; None: nowhere.
     costs
-        What an iteration costs, where that was measured apart; None: as it does here.
+        What an iteration costs, which says how far equal time is; None: not known.
     """
     data = setting_data(case.data, case.setting, unit_rows=case.method == "unit", seed=case.seed)
     if case.method == "auto":
         return _certified(case, data, progress)
-    return _FollowedRun(case, data, target, folder, costs, progress).run()
+    points = Points([*ends_of(case, target, costs)])
+    return _FollowedRun(case, data, points, folder, progress).run()
 
 
 def measure(case: Case) -> Costs | None:
@@ -141,119 +139,99 @@ def measure(case: Case) -> Costs | None:
             raise _Enough
         meter.begin_iteration()
 
+    settings = case.settings(data.lam, _UNLIMITED, "pad" if case.encrypts else "plain")
     with suppress(_Enough, ProtocolError):
-        federation.train(_settings(case, data.lam), progress=follow, through=meter.watch)
+        federation.train(settings, progress=follow, through=meter.watch)
     return meter.costs()
 
 
 def settings_of(case: Case) -> str:
     """What a case is run with, but for λ in other units; a change of it is another run."""
-    return _settings(case, case.paper.lam).to_json()
-
-
-def _federation(data: SettingData, store: Path | None = None) -> Federation:
-    how = Preprocessing(overlap=data.split.overlap, confirmed=ONE_TABLE)
-    return Federation(data.split.parties, how, store=store)
-
-
-def _settings(case: Case, lam: float) -> Settings:
     # The same however long it goes on, so that a longer run can take up a shorter one.
-    return case.settings(lam, _UNLIMITED, "pad" if case.encrypts else "plain")
+    cipher = "pad" if case.encrypts else "plain"
+    return case.settings(case.paper.lam, _UNLIMITED, cipher).to_json()
+
+
+def _federation(data: SettingData) -> Federation:
+    how = Preprocessing(overlap=data.split.overlap, confirmed=ONE_TABLE)
+    return Federation(data.split.parties, how)
+
+
+@lru_cache(maxsize=1)
+def _matched(name: str, number: int, unit_rows: bool, seed: int) -> MatchedParties:
+    """The parties of a setting; the last ones are kept, for the next method."""
+    practical, safe = (Case(name, number, method, seed) for method in _LOCAL_METHODS)
+    data = setting_data(name, safe.setting, unit_rows=unit_rows, seed=seed)
+    settings = [case.settings(data.lam, _UNLIMITED, "plain") for case in (practical, safe)]
+    return MatchedParties(data, *settings)
 
 
 class _FollowedRun:
-    """A run of which P is evaluated as it goes on."""
+    """A replay of which P is evaluated as it goes on; it saves itself, where it has a folder."""
 
     def __init__(
         self,
         case: Case,
         data: SettingData,
-        target: Target,
+        points: Points,
         folder: Path | None,
-        costs: Costs | None,
         progress: Progress,
     ) -> None:
-        self._case, self._data, self._costs = case, data, costs
-        self._progress = progress
-        self._points = Points(target)
+        self._case, self._data, self._points = case, data, points
+        self._folder, self._progress = folder, progress
         self._curve = Curve(settings=settings_of(case))
-        self._saving: Checkpointing | None = None
-        # What FedAvg's parties added last is not saved, and so could not be followed.
-        if folder is not None and case.encrypts:
+        matched = _matched(case.data, case.number, case.method == "unit", case.seed)
+        # Bits are the same under every cipher.
+        seated = matched.seat(case.settings(data.lam, _UNLIMITED, "plain"))
+        averages = case.method in BASELINES
+        self._replay = ReplayedAveraging(seated) if averages else ReplayedHyfdca(seated)
+        parties, halves = matched.federation.parties, seated.halves
+        self._follower = Follower(parties, data.features, bias=False, halves=halves)
+        if folder is not None:
             self._take_up(folder)
-        self._federation = _federation(data, None if self._saving is None else folder)
-        self._meter = CostMeter(self._federation)
-        self._follower: Follower | None = None
-        known = self._curve.iterations
-        self._next = self._points.after(known[-1] if known else 0, self._each)
-
-    @property
-    def _each(self) -> float:
-        """Modelled seconds of an iteration, as far as is known."""
-        return self._meter.seconds() if self._costs is None else self._costs.seconds()
 
     def run(self) -> Curve:
-        settings, curve = _settings(self._case, self._data.lam), self._curve
-        meter = self._meter
+        curve, points = self._curve, self._points
+        known = curve.iterations
+        following = points.after(known[-1] if known else 0)
         try:
-            self._federation.train(
-                settings,
-                progress=self._follow,
-                checkpointing=self._saving,
-                through=meter.watch,
-            )
-        except _Enough:
-            pass
-        except ProtocolError as error:
+            for t in range(curve.length + 1, points.length + 1):
+                self._replay.iterate(t)
+                curve.length = t
+                if t >= following:
+                    self._evaluate()
+                    following = points.after(t)
+                if self._folder is not None and t % self._case.save_every == 0:
+                    self._save(self._folder)
+        except (ConfigError, ProtocolError) as error:
             # Steps of the paper's may be too long for the data here: that is a result.
             if "grow without end" not in str(error):
                 raise
             curve.ended = True
             curve.diverged = f"the weights grew without end after iteration {curve.length}"
-        curve.costs = meter.costs()
         return curve
 
-    def _follow(self, record: Record) -> None:
-        curve, saving = self._curve, self._saving
-        curve.length = record.iteration
-        self._meter.end_iteration()
-        if record.iteration >= self._next:
-            self._evaluate(record)
-        saves = saving is not None and record.iteration % saving.every == 0
-        if saving is not None and saves:
-            # Just before the run saves itself: what it then repeats is known already.
-            _save(saving.folder, curve)
-        self._meter.begin_iteration(skip=saves)
+    def _evaluate(self) -> None:
+        w, curve = self._follower.weights(), self._curve
+        curve.add(curve.length, self._data.problem.primal(w), self._data.accuracy(w))
+        self._progress(curve.length, self._points.length)
 
-    def _evaluate(self, record: Record) -> None:
-        curve, points = self._curve, self._points
-        if self._follower is None:
-            self._follower = Follower(self._federation.parties, self._data.features, bias=False)
-        w = self._follower.weights()
-        loss, accuracy = self._data.problem.primal(w), self._data.accuracy(w)
-        curve.add(record.iteration, loss, accuracy, record.round_trips)
-        length = points.length(self._each)
-        self._progress(record.iteration, length)
-        if record.iteration >= length:
-            raise _Enough
-        self._next = points.after(record.iteration, self._each)
+    def _save(self, folder: Path) -> None:
+        """The curve and the state in one file, written whole or not at all."""
+        told = np.frombuffer(msgspec.json.encode(self._curve), np.uint8)
+        with replacing(folder / _STATE) as draft, draft.open("wb") as file:
+            np.savez(file, allow_pickle=False, curve=told, **self._replay.state())
 
     def _take_up(self, folder: Path) -> None:
         """Go on with a run that saved itself, if there is one."""
         folder.mkdir(parents=True, exist_ok=True)
-        saved, resume = read_file(folder / "curve.json", Curve), False
-        if saved is not None and (folder / CHECKPOINT).is_file():
-            # The curve is kept first: one that is behind does not belong to the checkpoint.
-            resume = saved.settings == self._curve.settings
-            resume = resume and saved.length >= checkpoint_iteration(folder)
-            self._curve = saved if resume else self._curve
-        self._saving = Checkpointing(folder, self._case.save_every, resume)
-
-
-def _save(folder: Path, curve: Curve) -> None:
-    draft = folder / "curve.draft"
-    draft.write_bytes(msgspec.json.encode(curve))
-    draft.replace(folder / "curve.json")
+        if not (folder / _STATE).is_file():
+            return
+        with np.load(folder / _STATE, allow_pickle=False) as saved:
+            curve = msgspec.json.decode(saved["curve"].tobytes(), type=Curve)
+            if curve.settings == self._curve.settings:
+                self._curve = curve
+                self._replay.restore({name: saved[name] for name in saved.files}, curve.length)
 
 
 def _certified(case: Case, data: SettingData, progress: Progress) -> Curve:
@@ -265,7 +243,7 @@ def _certified(case: Case, data: SettingData, progress: Progress) -> Curve:
         meter.end_iteration()
         curve.length = record.iteration
         if record.primal is not None:
-            curve.add(record.iteration, record.primal, None, record.round_trips)
+            curve.add(record.iteration, record.primal, None)
         progress(record.iteration, _AUTO_ITERATIONS)
         meter.begin_iteration()
 
@@ -273,7 +251,7 @@ def _certified(case: Case, data: SettingData, progress: Progress) -> Curve:
     trained = federation.train(settings, progress=follow, through=meter.watch)
     w = _weights(trained.model, data)
     last = trained.result.history[-1]
-    curve.add(last.iteration, data.problem.primal(w), data.accuracy(w), last.round_trips)
+    curve.add(last.iteration, data.problem.primal(w), data.accuracy(w))
     curve.costs = meter.costs()
     return curve
 
