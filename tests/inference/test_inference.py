@@ -95,9 +95,12 @@ def test_every_family_has_the_figures_of_statsmodels(family: str, kind: str) -> 
     x, y = synthetic(family)
     table = table_of(x, y, ["a", "b", "c"], classes=family == "binomial")
     tiles = by_site(table)
-    # Squared residuals of skewed responses lie with few samples.
-    terms = Terms(min_batch=4 if kind == "robust" else 10, allow_second_moments=True)
-    trained = fitted(tiles, family, inference=kind, terms=terms)
+    # Of squared residuals of skewed responses, one sample has most of a combination of columns.
+    far_off = (family, kind) == ("gamma", "robust")
+    trained = fitted(tiles, family, inference=kind, terms=OPEN if far_off else GUARDED)
+    if far_off:
+        guarded = fitted(tiles, family, inference=kind, terms=GUARDED).inference
+        assert "a few of its samples have nearly all" in guarded.why_not
     summary = trained.inference.summary
     assert summary is not None, trained.inference.why_not
     assert_same(summary, table, FIGURES[family if kind == "model" else f"{family} {kind}"])

@@ -39,7 +39,8 @@ from weft.solvers.sealed.second_moment_guard import (
 )
 from weft.solvers.settings import Settings
 
-#: Rows of equal weight for each column in sums of squared slopes, most of which are small.
+#: Rows of equal weight for each column in sums of squared slopes, most of which are small: so many
+#: that these have four times as many cells as the matrix has numbers.
 _SQUARED_ROWS = 2
 #: How far scores of one's own cells may be from those of the run, by what they come to.
 _SAME = 1e-6
@@ -251,12 +252,13 @@ class StatisticsParty:
 
     def _refuse_few_weighed(self, counted: Ints, weights: list[Floats]) -> None:
         """Refuse matrices of which few rows have nearly all."""
+        cells = self._cells()[counted][:, self._features]
         for rows in self._regions():
             mine = np.isin(counted, rows)
             if not mine.any():
                 continue
             for weight, rows_each in zip(weights, (ROWS_PER_NUMBER, _SQUARED_ROWS), strict=False):
-                refuse_few_weighed(weight[mine], self._columns, self._guard.least, rows_each)
+                refuse_few_weighed(cells[mine], weight[mine], self._guard.least, rows_each)
 
     def _design(self, weights: Floats, scores: Floats, counted: Ints) -> tuple[Floats, Floats]:
         """Cells of the rows it counts, the constant column last, and their scores.

@@ -23,15 +23,17 @@ _ROUNDS = 4
 _AT_ONCE = 1 << 22
 
 
-def stands_for_few(cells: Floats, least: int) -> bool:
+def stands_for_few(cells: Floats, least: int, weights: Floats | None = None) -> bool:
     """Whether k < ``least`` rows have so much of some combination's square that it tells of them.
+
+    ``weights`` are those of rows in a matrix Σ w x xᵀ; None: one each.
 
     That is more than k / (k + 1): on average each of them more than all other rows together. One
     row may have half. A combination that is even over n rows and zero elsewhere has k / n in k of
     them: it is found if n is below ``least``; if n is larger it is not, but for small differences.
     Numbers k that double, and the largest, are tried.
     """
-    basis = _basis(cells)
+    basis = _basis(cells, weights)
     leverages = (basis**2).sum(axis=1)
     most = np.cumsum(np.sort(leverages)[::-1])
     # Where a combination has that part in k rows, one of them has a leverage of 1 / (k + 1).
@@ -61,9 +63,11 @@ def _counts(least: int) -> Iterator[int]:
     yield least - 1
 
 
-def _basis(cells: Floats) -> Floats:
+def _basis(cells: Floats, weights: Floats | None = None) -> Floats:
     """Orthonormal columns that span those of the table as it is shared, and the constant one."""
     columns = np.column_stack([np.round(cells * 2.0**CELL_BITS), np.ones(len(cells))])
+    if weights is not None:
+        columns = np.sqrt(weights)[:, None] * columns
     columns = columns[:, columns.any(axis=0)]
     left, triangle = np.linalg.qr(columns / np.linalg.norm(columns, axis=0))
     turned, sizes, _ = np.linalg.svd(triangle)

@@ -266,16 +266,22 @@ def too_decided(view: PartyView, table: WholeTable, sums: Sequence[float], least
     return False
 
 
-def refuse_few_weighed(weights: Floats, columns: int, least: int, rows_each: int) -> None:
-    """Refuse a matrix of which few rows have nearly all, each by its weight.
+def refuse_few_weighed(cells: Floats, weights: Floats, least: int, rows_each: int) -> None:
+    """Refuse a matrix Σ w x xᵀ of which few rows have nearly all, or nearly all of a combination.
 
     (Σw)²/Σw² is how many rows of equal weight would come to the same; k rows have no more of the
-    total than the root of k by that. There must be ``rows_each`` for every column, and times
-    ``least``.
+    total than the root of k by that. There must be ``rows_each`` for every column, the constant one
+    among them, and times ``least``: a matrix of d columns is d(d + 1)/2 numbers, and two rows for
+    each have 2d² cells, four times as many; of fewer than d, it tells what the rows span.
+
+    That does not keep a single row apart: one that is far off and weighs more than others has most
+    of some combination, and the difference to another matrix of the same rows is about this row.
+    So the rule for columns holds for rows with their weights too.
     """
     square = float((weights**2).sum())
     alike = float(weights.sum()) ** 2 / square if square > 0 else 0.0
-    if alike < rows_each * max(columns, least):
+    few = alike < rows_each * max(cells.shape[1] + 1, least)
+    if few or stands_for_few(cells, least, weights):
         raise ConfigError(_FEW_WEIGH)
 
 
