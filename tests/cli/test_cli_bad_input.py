@@ -132,7 +132,7 @@ MISTAKES = [
     (nobody_has_labels, ["no label at any party"]),
     (a_party_without_any_labelled_sample, ["party south", "label"]),
     (all_labels_blank, ["no label"]),
-    (lambda_zero, ["config.toml", "lambda is 0", "positive"]),
+    (lambda_zero, ["config.toml", "lambda = 0", "inference = true"]),
     (lambda_negative, ["config.toml", "lambda is -1"]),
     (lambda_text, ["[model]", "lambda", "a number"]),
     (unknown_loss, ["hing", "hinge", "smoothed_hinge"]),

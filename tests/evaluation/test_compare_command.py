@@ -173,7 +173,7 @@ def test_modelled_seconds_limit_a_run(weft, hospitals):
         (["--test-share", "1.5"], ["--test-share is 1.5"]),
         (["--round-trips", "0"], ["round_trips is 0"]),
         (["--latency", "-1"], ["latency is -1"]),
-        (["--lambda", "0"], ["lambda is 0"]),
+        (["--lambda", "0"], ["lambda = 0"]),
         (["--out", "hospitals"], ["hospitals exists and is not empty"]),
     ],
 )

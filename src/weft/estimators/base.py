@@ -63,8 +63,8 @@ T = TypeVar("T")
 _TABLES = Preprocessing()
 #: Settings that an estimator has under another name.
 _CALLED = {"iterations": "max_iter", "options": "solver_options", "mode": "privacy"}
-#: Settings of simulations alone.
-_FIXED = ("latency",)
+#: Settings of simulations alone, and what follows from another one.
+_FIXED = ("latency", "without_penalty")
 
 
 # A dataclass writes the constructor that scikit-learn asks for: it stores parameters, no more.
@@ -188,6 +188,8 @@ class Hybrid(BaseEstimator):
         self.solver_, self.lambda_ = trained.settings.solver, trained.model.lam
         self.certificate_ = trained.result.certificate
         self.gap_ = float("nan") if self.certificate_ is None else self.certificate_.gap
+        if settings.frees_weights:
+            self.gap_ = float(self.model_.certificate["gap"])
         self.history_ = history_frame(trained.result.history)
         self.n_iter_ = len(trained.result.history)
         self._tell_path(trained.result, settings)
@@ -410,7 +412,8 @@ def _plain_list(path: Any) -> Any:
 
 def _warn_of_gaps(result: Result, settings: Settings, gap: float) -> None:
     """Warn of every λ that ran out of iterations before its gap was certified."""
-    if settings.gap is None:
+    if settings.gap is None or settings.frees_weights:
+        # Of weights without a penalty, the last step is proved, or nothing is released.
         return
     gaps: dict[float | None, float] = {s.lam: s.certificate.gap for s in result.stages}
     if result.stage is None:  # HyFDCA's, of which the history tells no λ

@@ -224,7 +224,7 @@ def prepare(
         preprocessing.scaling,
         preprocessing.unit_rows,
         adder,
-        settings.penalty_factors,
+        settings.trained_factors,
     )
     return holdings
 
@@ -330,6 +330,11 @@ def release(
         result.notes.append(
             f"by the roster the model goes to {', '.join(recipients)} and to nobody else: hand it "
             "on to them only"
+        )
+    if settings.frees_weights:
+        result.notes.append(
+            "some weights have no penalty but a small one that stood in for it, of which the "
+            "certificate is; whoever reads the model takes off what that did, and has a proof of it"
         )
     if settings.opens_matrices:
         result.notes.append(_moments_in_words(settings, recipients))

@@ -36,7 +36,7 @@ from weft.protocol import Channel, LocalChannel, Sink
 from weft.protocol.metering import EncryptionCost, Spent
 from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.base import Checkpointing, Record
-from weft.solvers.settings import Settings
+from weft.solvers.settings import STAND_IN, Settings
 
 #: Name of the reader that is this process.
 _HERE = ""
@@ -215,7 +215,7 @@ class Federation:
             settings,
             progress=progress,
             checkpointing=checkpointing,
-            start_lam=None if start is None else start.lam,
+            start_lam=None if start is None else start.lam or STAND_IN,
             adder=self._adder,
         )
         if any(party.remarks for party in self.parties.values()):

@@ -516,7 +516,7 @@ class Party:
                 "told of them; stop this run"
             )
         self.data.check_labels(settings.make_loss())
-        if settings.penalty_factors != self.data.penalties:
+        if settings.trained_factors != self.data.penalties:
             raise ProtocolError(
                 f"party {self.name} was told other penalty factors than those of the run that is "
                 "to start; stop this run"

@@ -19,12 +19,10 @@ strongly convex in the weights that it holds back, so that together they are no 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from weft.array_types import Floats
-from weft.inference.fit_statistics import FitStatistics
+from weft.inference.fit_statistics import Certified, FitStatistics
 
 #: Beyond this, a bound on t says nothing.
 _FARTHEST = 700.0
@@ -32,15 +30,10 @@ _FARTHEST = 700.0
 _ROUNDING = 1e-13
 
 
-class Certified(NamedTuple):
-    """How far coefficients, in units of the table, and P are from the optimum; inf: not known."""
-
-    distances: Floats
-    gap: float
-
-
 def certify(fit: FitStatistics) -> Certified:
     """What slopes and certificate prove."""
+    if fit.proved is not None:
+        return fit.proved
     gap = np.inf if fit.gap is None else max(fit.gap, 0.0)
     by_curvature, by_slope = _by_curvature(fit, gap)
     gap = min(gap, by_slope)
@@ -69,7 +62,7 @@ def _by_curvature(fit: FitStatistics, gap: float) -> tuple[Floats, float]:
         return np.full(columns, np.inf), np.inf
     exact, square = fit.loss.name == "squared", fit.longest_row / float(values[0])
     radius, proved = _of_gap(gap, square, exact=exact), np.inf
-    slope = _slope(fit)
+    slope = slope_of(fit)
     if slope is not None:
         told, off = slope
         steepness = float(np.sqrt((((vectors.T @ told) ** 2) / values).sum()))
@@ -81,7 +74,7 @@ def _by_curvature(fit: FitStatistics, gap: float) -> tuple[Floats, float]:
     return radius * spread, proved
 
 
-def _slope(fit: FitStatistics) -> tuple[Floats, Floats] | None:
+def slope_of(fit: FitStatistics) -> tuple[Floats, Floats] | None:
     """∇P at the model, and how far each entry may be off by rounding."""
     if fit.slopes is None:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,13 @@ class Totals:
     constant: float
 
 
+class Certified(NamedTuple):
+    """How far coefficients, in units of the table, and P are from the optimum; inf: not known."""
+
+    distances: Floats
+    gap: float
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class FitStatistics(StaysHere):
     """A fit, and the matrices of all samples at it; these stay in the process that opened them.
@@ -73,7 +81,7 @@ class FitStatistics(StaysHere):
     error
         How far an entry of a matrix may be off.
     penalty
-        Nλ of each weight; zero for a free intercept.
+        Nλ of each weight; zero for a free intercept, and for weights without a penalty.
     totals
         None: only what the certificate tells is known.
     mean_loss
@@ -84,6 +92,8 @@ class FitStatistics(StaysHere):
         No ‖x‖² of a sample is above it, in units of training; infinite: nobody knows.
     sites
         How many parties took part.
+    proved, reached
+        Where weights go without a penalty, what is proved of them, and P at most and P* at least.
     """
 
     names: NDArray[np.object_]
@@ -104,6 +114,8 @@ class FitStatistics(StaysHere):
     gap: float | None
     longest_row: float
     sites: int
+    proved: Certified | None = None
+    reached: tuple[float, float] | None = None
 
     def __repr__(self) -> str:
         return f"FitStatistics of {len(self.names)} coefficients over {self.samples} samples"

@@ -108,6 +108,14 @@ class SolverSettings(SubspaceSettings, frozen=True, kw_only=True, forbid_unknown
 _NOISY = ("lbfgs", "cutting-planes")
 
 
+#: What stands in for λ = 0 while a run goes on.
+STAND_IN = 1e-8
+#: Such runs go on to this gap at least: what is proved of their last step rests on small slopes.
+_GAP_OF_STAND_IN = 1e-9
+#: The smallest factor that stands in for 0: columns are multiplied by the root of its inverse.
+_SMALLEST_FACTOR = 1e-3
+
+
 class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of one run; every party gets the same.
 
@@ -148,6 +156,8 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
     inference
         Which standard errors whoever gets the model can compute: by the ``model``, ``robust`` or
         ``clustered`` by site; ``none``: no sums are made for them.
+    without_penalty
+        λ is zero: ``lam`` stands in for it while a run goes on, and readers take off what it did.
     """
 
     lam: float
@@ -166,15 +176,20 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
     second_moments: tuple[Moment, ...] = ()
     evaluation: EvaluationSettings = EvaluationSettings()
     inference: Wanted = "none"
+    without_penalty: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         # A computed path has numpy's numbers, which do not travel.
         path = tuple(float(lam) for lam in self.path)
         msgspec.structs.force_setattr(self, "path", path)
+        if self.lam == 0:
+            msgspec.structs.force_setattr(self, "without_penalty", True)
+            msgspec.structs.force_setattr(self, "lam", STAND_IN)
         if not 0 < self.lam < math.inf:
             raise ConfigError(
-                f"lambda is {self.lam:g}, but the model needs a positive regulariser; try 1e-3"
+                f"lambda is {self.lam:g}, but no penalty is below zero; try 1e-3, or 0 with "
+                "inference = true"
             )
         if self.latency is not None and not 0 <= self.latency < math.inf:
             raise ConfigError(f"latency is {self.latency:g}; give seconds of at least 0")
@@ -188,6 +203,10 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
             raise ConfigError("second_moments names a matrix twice; name each once")
         if self.inference != "none":
             self._check_inference()
+        if self.frees_weights:
+            self._check_free_weights()
+            gap = min(_GAP_OF_STAND_IN, math.inf if self.gap is None else self.gap)
+            msgspec.structs.force_setattr(self, "gap", gap)
         if self.when_missing == GO_ON and not self.may_hand_over:
             raise ConfigError(
                 "HyFDCA, which stands in for a missing party, penalises the intercept and takes "
@@ -213,16 +232,40 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
             raise ConfigError("inference needs weigh = 'samples', so that samples weigh the same")
 
     @property
+    def frees_weights(self) -> bool:
+        """Whether some weights beside the intercept have no penalty."""
+        return self.without_penalty or 0.0 in self.penalty_factors.values()
+
+    @property
+    def trained_factors(self) -> dict[str, float]:
+        """Penalty factors while a run goes on: of weights without a penalty, small ones."""
+        small = min(1.0, max(_SMALLEST_FACTOR, STAND_IN / self.lam))
+        return {name: factor or small for name, factor in self.penalty_factors.items()}
+
+    def _check_free_weights(self) -> None:
+        """Refuse weights without a penalty where nothing proves that they have an optimum."""
+        what = "lambda = 0" if self.without_penalty else "a penalty factor of 0"
+        if self.inference == "none":
+            raise ConfigError(
+                f"{what} is proved by the Hessian, which is opened for standard errors alone; set "
+                "inference = true too, or take a small one such as 1e-6"
+            )
+        if self.mode != "sums" or self.folds or self.path:
+            raise ConfigError(
+                f"{what} is proved at the end of a run in sums, for one model; leave out mode, "
+                "folds and further lambdas, or take a small one such as 1e-6"
+            )
+
+    @property
     def opens_matrices(self) -> bool:
         """Whether readers of the model get sums over all columns besides."""
         return bool(self.second_moments) or self.inference != "none"
 
     def _check_penalty_factors(self) -> None:
         for name, factor in self.penalty_factors.items():
-            if not 0 < factor < math.inf:
+            if not 0 <= factor < math.inf:
                 raise ConfigError(
-                    f"the penalty factor of '{name}' is {factor:g}; give a number above 0, as only "
-                    "the intercept can go without a penalty: a small one such as 1e-3 is little"
+                    f"the penalty factor of '{name}' is {factor:g}; give a number of 0 or above"
                 )
         if self.penalty_factors and (self.noise is not None or self.sum_noise is not None):
             raise ConfigError(

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from weft.array_types import Floats
+from weft.array_types import Flags, Floats
 from weft.errors import DataError, WeftError
 from weft.federation.messages import ModelSlice, StatisticsShare
 from weft.federation.model import Model
@@ -18,18 +19,25 @@ from weft.federation.release.second_moments import SecondMoments, column_order, 
 from weft.federation.release.statistics_shares import opened
 from weft.inference.coefficient_summary import Summary
 from weft.inference.fit_statistics import FitStatistics, Totals
+from weft.inference.last_step import without_stand_in
 from weft.inference.requirements import CANONICAL, Kind
 from weft.inference.row_statistics import matrices_in, numbers_of, slopes_in, totals_in
 from weft.losses import Loss
+from weft.matching.id_normalization import normal_features
 from weft.protocol.message import malformed
 from weft.solvers.settings import Settings
 
 
 class Inference(NamedTuple):
-    """A summary, or why there is none."""
+    """A summary, or why there is none.
+
+    ``reached``: P at most and P* at least of the summary's coefficients, where these are not those
+    that training ended with, since some weights go without a penalty.
+    """
 
     summary: Summary | None
     why_not: str
+    reached: tuple[float, float] | None = None
 
 
 class _Matrices(NamedTuple):
@@ -50,15 +58,24 @@ def infer(
 ) -> Inference:
     """The summary of a model that was joined of these slices; ``moments``: of a sealed run."""
     try:
-        return Inference(_summary(slices, model, settings, moments), "")
+        fit = _fit(slices, model, settings, moments)
+        return Inference(Summary.of(fit), "", fit.reached)
     except WeftError as error:
         # Whatever is wrong with its standard errors must not cost anybody the model.
         return Inference(None, str(error))
 
 
-def _summary(
+def without_penalty(names: NDArray[np.object_], settings: Settings) -> Flags:
+    """Which coefficients have no penalty by λ or by their factor."""
+    free = [name for name, factor in settings.penalty_factors.items() if factor == 0.0]
+    named = normal_features(np.array(free, dtype=object)).astype(str)
+    found: Flags = np.isin(normal_features(names).astype(str), named)
+    return found | settings.without_penalty
+
+
+def _fit(
     slices: Sequence[ModelSlice], model: Model, settings: Settings, moments: SecondMoments | None
-) -> Summary:
+) -> FitStatistics:
     loss = settings.make_loss()
     kind: Kind = "model" if settings.inference == "none" else settings.inference
     if moments is not None:
@@ -76,28 +93,28 @@ def _summary(
     penalty = np.full(len(coef), found.samples * model.lam)
     if settings.frees_intercept(bias is not None):
         penalty[-1] = 0.0
-    return Summary.of(
-        FitStatistics(
-            names=names,
-            coef=coef,
-            to_raw=to_raw,
-            samples=found.samples,
-            loss=loss,
-            lam=model.lam,
-            curvature=found.curvature,
-            information=found.information,
-            scores=found.scores,
-            slopes=found.slopes,
-            kind=kind,
-            error=found.error,
-            penalty=penalty,
-            totals=found.totals,
-            mean_loss=_mean_loss(model, to_raw, coef, penalty / found.samples),
-            gap=_gap(model),
-            longest_row=found.longest_row,
-            sites=len(slices),
-        )
+    penalty[without_penalty(names, settings)] = 0.0
+    fit = FitStatistics(
+        names=names,
+        coef=coef,
+        to_raw=to_raw,
+        samples=found.samples,
+        loss=loss,
+        lam=0.0 if settings.without_penalty else model.lam,
+        curvature=found.curvature,
+        information=found.information,
+        scores=found.scores,
+        slopes=found.slopes,
+        kind=kind,
+        error=found.error,
+        penalty=penalty,
+        totals=found.totals,
+        mean_loss=_mean_loss(model, to_raw, coef, penalty / found.samples),
+        gap=_gap(model),
+        longest_row=found.longest_row,
+        sites=len(slices),
     )
+    return without_stand_in(fit) if settings.frees_weights else fit
 
 
 def _of_moments(moments: SecondMoments, slices: Sequence[ModelSlice]) -> _Matrices:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from weft.crypto.party_key_pairs import Identity, PublicIdentity
+from weft.errors import DataError
 from weft.federation.messages import ModelSlice
 from weft.federation.model import Model
 from weft.federation.release.fit_inference import Inference, infer
@@ -65,4 +67,31 @@ def joined(
     model = join_slices(slices, head, overlapping=overlapping)
     moments = join_moments(slices, model, settings)
     found = None if settings.inference == "none" else infer(slices, model, settings, moments)
+    if settings.frees_weights:
+        model = _without_stand_in(model, settings, found)
     return Released(model, moments if settings.second_moments else None, found)
+
+
+def _without_stand_in(model: Model, settings: Settings, found: Inference | None) -> Model:
+    """The model of weights without a penalty, which the inference has; refused without a proof."""
+    if found is None or found.summary is None or found.reached is None:
+        why = "a party was away" if found is None else found.why_not
+        raise DataError(
+            f"weights without a penalty are released with a proof alone, but {why}",
+            told="weights without a penalty are released with a proof alone, and there is none; "
+            "give them a small penalty such as 1e-6",
+        )
+    coef, (primal, dual) = found.summary.coef, found.reached
+    features = len(model.features)
+    return replace(
+        model,
+        coef=coef[None, :features].copy(),
+        intercept=coef[features:].copy() if len(coef) > features else model.intercept,
+        lam=0.0 if settings.without_penalty else model.lam,
+        certificate={
+            **model.certificate,
+            "primal": [primal],
+            "dual": [dual],
+            "gap": (primal - dual) / primal,
+        },
+    )
