@@ -162,10 +162,60 @@ def test_a_party_that_was_started_again_has_lost_the_letter(parties):
     assert "lost the envelope" in found["b"].reason
 
 
+def test_an_answer_that_is_lost_on_its_way_is_asked_for_again(parties):
+    """What a site says before it has logged in, the engine drops."""
+    transport, _ = post_to(parties)
+    dropped = []
+
+    def take(topic, message, timeout, take=parties["b"].take):
+        reply = take(topic, message, timeout)
+        if topic == ASK and not dropped:
+            dropped.append(reply)
+            time.sleep(timeout)
+        return reply
+
+    parties["b"].take = take
+    began = time.monotonic()
+    assert transport.send(envelopes(), 30.0)["b"] == b"b ot"
+    assert time.monotonic() - began < 5.0
+    assert len(dropped) == 1
+    assert parties["b"].site.told == [b"to b"] * 2
+
+
+def test_a_large_answer_may_be_long_on_its_way(parties, monkeypatch):
+    monkeypatch.setattr(post_module, "_SLOWEST_ANSWER", 1.0)
+    transport, _ = post_to(parties)
+    take = parties["b"].take
+
+    def slowly(topic, message, timeout):
+        reply = take(topic, message, timeout)
+        time.sleep(0.3 if topic == ASK else 0.0)
+        return reply
+
+    parties["b"].take = slowly
+    assert transport.send(envelopes("b"), 10.0) == {"b": b"b ot"}
+    assert parties["b"].site.told == [b"to b"]
+
+
+def test_who_has_not_answered_yet_can_be_asked_at_any_time(parties):
+    transport, _ = post_to(parties)
+    parties["b"].site.may.clear()
+    seen = []
+
+    def look():
+        seen.append(transport.unanswered)
+        parties["b"].site.may.set()
+
+    threading.Timer(0.2, look).start()
+    transport.send(envelopes(), 10.0)
+    assert seen == [("b",)]
+    assert transport.unanswered == ()
+
+
 def test_a_large_letter_may_be_long_on_its_way(parties, monkeypatch):
     monkeypatch.setattr(post_module, "_SLOWEST", 1.0)
     transport, _ = post_to(parties)
-    parties["b"].component._remember = lambda envelope: None
+    parties["b"].component._remember = lambda envelope, how: None
     parties["b"].site.may.clear()
     threading.Timer(0.4, parties["b"].site.may.set).start()
     assert transport.send(envelopes("b"), 10.0) == {"b": b"b ot"}

@@ -244,7 +244,7 @@ def test_a_resumed_run_repeats_replies_failures_time_and_costs_without_asking(wo
     sent = [e for _, e in world.transport.sent if not isinstance(e, Ping)]
     again = world.start(record=True)
     slept = []
-    monkeypatch.setattr("weft.network.network_channel.sleep", slept.append)
+    monkeypatch.setattr("weft.network.clock.sleep", slept.append)
     for messages, (replies, elapsed) in zip(asked, seen, strict=True):
         assert again.replaying
         assert again.ask(toy("a"), messages) == replies

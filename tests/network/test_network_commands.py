@@ -20,6 +20,7 @@ from weft.crypto.keys import new_keys
 from weft.federation.messages import RELEASE, TAKE_MODEL
 from weft.federation.party import Party
 from weft.federation.preprocessing_settings import Preprocessing
+from weft.network.current_wait import Wait
 from weft.network.engine import serve_and_join as processes
 from weft.network.engine.admin_session import RunInfo
 from weft.network.join_settings import JoinSettings, exclusive_use, read_settings, write_settings
@@ -250,6 +251,9 @@ def server(monkeypatch):
     return play
 
 
+WAIT = Wait(phase="match.tokens", parties=["south"], seconds=12, limit=300, why="is not connected")
+
+
 def test_status_tells_runs_that_are_over_from_those_that_failed(place, weft, server):
     server(
         job("a", "5", "RUNNING"),
@@ -259,13 +263,15 @@ def test_status_tells_runs_that_are_over_from_those_that_failed(place, weft, ser
         # An earlier try of the same run does not count.
         job("b", "1", "FINISHED:EXECUTION_EXCEPTION"),
         job("e", "0", "FINISHED:EXECUTION_EXCEPTION"),
-        reports={"5": Report(run="a", state="running")},
+        reports={"5": Report(run="a", state="running", wait=WAIT)},
     )
     kit = kit_of(place, ANNA)
     _, out, _ = weft("status", kit)
     assert out.splitlines() == [
         "Connected: north, south.",
         "a: running, submitted today",
+        "  waits for south (is not connected): sending tokens of ids and columns, since 12 s, for "
+        "300 s at most",
         "b: over, submitted today",
         "c: failed, submitted today: party south refuses this",
         "d: stopped, submitted today",
@@ -273,6 +279,8 @@ def test_status_tells_runs_that_are_over_from_those_that_failed(place, weft, ser
     ]
     told = json.loads(weft("status", kit, "--json")[1])
     assert [run["state"] for run in told["runs"]][:3] == ["running", "over", "failed"]
+    assert told["runs"][0]["wait"]["parties"] == ["south"]
+    assert told["runs"][1]["wait"] is None
     assert told["runs"][2]["sentence"] == "party south refuses this"
 
 

@@ -115,6 +115,10 @@ class MemoryTransport:
     def parties(self):
         return tuple(self.places)
 
+    @property
+    def unanswered(self):
+        return ()
+
     def fate(self, party, envelope):
         return "fine"
 

@@ -255,7 +255,7 @@ def _settled(kit: Kit, given: dict[str, Any], *, no_policy: bool = False) -> Joi
 
 
 def status(kit: KitFolder, json: AsJson = False) -> None:
-    """Say which parties are connected, and how runs get on.
+    """Say which parties are connected, how runs get on, and for whom they wait.
 
     With a site's kit, the runs that the site takes or took part in; nothing is asked then.
     """
@@ -282,6 +282,8 @@ def status(kit: KitFolder, json: AsJson = False) -> None:
         where = f" · {entry['progress']}" if entry["progress"] else ""
         why = f": {entry['sentence']}" if entry["state"] == "failed" else ""
         say(f"{entry['run']}: {entry['state']}, submitted {entry['submitted']}{where}{why}")
+        if entry["wait"]:
+            say(f"  {wait_text(entry['wait'])}")
 
 
 def _say_own(kit: Kit, json: bool) -> None:
@@ -386,6 +388,8 @@ def _session(kit: Path) -> Session:
 
 
 def _entry(session: Session, run: RunInfo) -> dict[str, Any]:
+    from msgspec import to_builtins
+
     report = None if run.ended else session.progress(run.job, 0)
     progress = ""
     if report is not None and report.records:
@@ -398,7 +402,19 @@ def _entry(session: Session, run: RunInfo) -> dict[str, Any]:
         "sentence": "" if ending is None else ending.sentence,
         "submitted": run.submitted,
         "progress": progress,
+        "wait": None if report is None or report.wait is None else to_builtins(report.wait),
     }
+
+
+def wait_text(wait: dict[str, Any]) -> str:
+    """For whom a run waits, with what, since when and until when, in one line."""
+    from weft.report.page.phase_names import name_of
+
+    names, why = ", ".join(wait["parties"]), f" ({wait['why']})" if wait["why"] else ""
+    return (
+        f"waits for {names}{why}: {name_of(wait['phase']).lower()}, since {wait['seconds']} s, for "
+        f"{wait['limit']} s at most"
+    )
 
 
 def report_text(report: Report) -> str:

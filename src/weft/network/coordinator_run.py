@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from pathlib import Path
 from secrets import token_bytes
@@ -11,6 +10,7 @@ from secrets import token_bytes
 import msgspec
 
 from weft.errors import ConfigError, PartyAway, ProtocolError
+from weft.network import clock
 from weft.network.discard_run import SUBMITTER, TASK, delete_folder
 from weft.network.installed_job_kinds import job_kind_of, read_task
 from weft.network.job_kind import FinishedRun
@@ -80,7 +80,7 @@ def _run_to_end(
 
     The exchange that the party missed is not in the journal, so it is asked again.
     """
-    since, size = time.monotonic(), -1
+    since, size = clock.now(), -1
     while True:
         try:
             _run(transport, folder, task, progress, record)
@@ -88,11 +88,12 @@ def _run_to_end(
         except PartyAway as away:
             reached = (folder / _JOURNAL).stat().st_size
             if reached != size:
-                since, size = time.monotonic(), reached
+                since, size = clock.now(), reached
                 log.info("run %s: waits, for %s", progress.run, away)
-            if time.monotonic() - since > task.patience:
+            if clock.now() - since > task.patience:
                 raise
-            time.sleep(_WAIT)
+            progress.waits.stand()
+            clock.sleep(_WAIT)
 
 
 def _run(transport: Transport, folder: Path, task: Task, progress: Progress, record: bool) -> None:
@@ -100,7 +101,10 @@ def _run(transport: Transport, folder: Path, task: Task, progress: Progress, rec
     journal = Journal(folder / _JOURNAL)
     kind = job_kind_of(task)
     timeouts = Timeouts(setup=task.setup, work=task.timeout, setup_phases=kind.setup_phases)
-    channel = NetworkChannel(transport, progress.run, journal, timeouts, record=recorder or False)
+    progress.waits.patience = task.patience
+    channel = NetworkChannel(
+        transport, progress.run, journal, timeouts, record=recorder or False, waits=progress.waits
+    )
     if len(journal):
         progress.resume(len(journal) - 1)
     begun = True

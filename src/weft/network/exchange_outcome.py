@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from weft.errors import ProtocolError
+from weft.network import clock
 from weft.network.envelope import Damaged, Failed, Garbled, Reply, Worked, decode_reply
 from weft.network.transport_interface import Transport
 from weft.protocol import Failure, Message, Phase, Request, fields_of, pack, unpack
@@ -93,6 +94,8 @@ def parts_of(requests: Sequence[Request[Any, Any]]) -> dict[str, Parts]:
     return parts
 
 
+#: Seconds at least for what is asked once more.
+_AGAIN = 1.0
 _MISFIT = "its reply does not fit what it was asked"
 
 
@@ -101,9 +104,10 @@ def ask(
 ) -> dict[str, Reply | Failure]:
     """Decoded replies; a reply that was damaged in transit is asked for once more."""
     found: dict[str, Reply | Failure] = {}
-    waiting = dict(envelopes)
-    for _ in range(2):
-        answers = transport.send(waiting, timeout) if waiting else {}
+    waiting, until = dict(envelopes), clock.now() + timeout
+    for wait in (timeout, None):
+        left = max(_AGAIN, until - clock.now()) if wait is None else wait
+        answers = transport.send(waiting, left) if waiting else {}
         for party in waiting:
             answer = answers.get(party, Failure("unknown", "the network does not know it"))
             found[party] = answer if isinstance(answer, Failure) else _decode(answer)

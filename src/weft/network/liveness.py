@@ -6,9 +6,9 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from threading import Condition, Thread
-from time import monotonic
 
 from weft.errors import ProtocolError
+from weft.network import clock
 from weft.network.envelope import Failed, Ping, Pong, decode_reply, encode
 from weft.network.transport_interface import Stopped, Transport
 from weft.protocol import Failure
@@ -58,7 +58,7 @@ class Liveness:
     def mark_away(self, party: str, failure: Failure) -> None:
         """A party did not answer."""
         with self._changed:
-            self._away[party] = _Away(failure, _FIRST, monotonic() + _FIRST)
+            self._away[party] = _Away(failure, _FIRST, clock.now() + _FIRST)
             self._changed.notify()
 
     def mark_back(self, party: str) -> None:
@@ -80,7 +80,7 @@ class Liveness:
             self._changed.notify()
             thread = self._thread
         if thread is not None:
-            thread.join(self._timeout)
+            clock.join(thread, self._timeout)
 
     def _look(self) -> None:
         try:
@@ -100,11 +100,12 @@ class Liveness:
         """Parties to ping now; waits for the first, and returns none once all are back."""
         with self._changed:
             while self._away and not self._closed:
-                now = monotonic()
+                now = clock.now()
                 due = [party for party, away in self._away.items() if away.due <= now]
                 if due:
                     return due
-                self._changed.wait(min(away.due for away in self._away.values()) - now)
+                next_due = min(away.due for away in self._away.values())
+                clock.wait(self._changed, next_due - now)
             self._thread = None
             return ()
 
@@ -122,7 +123,7 @@ class Liveness:
             if there:
                 away.failure = Failure("late", reason)
             away.wait = min(2 * away.wait, _BUSY if there else _LONGEST)
-            away.due = monotonic() + away.wait
+            away.due = clock.now() + away.wait
 
 
 def _why_not(answer: bytes | Failure) -> str | None:

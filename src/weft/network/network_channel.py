@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from time import monotonic, sleep
 from typing import Any
 
 from weft.errors import ProtocolError
+from weft.network import clock
+from weft.network.current_wait import CLOSING, GREETING, Waits
 from weft.network.envelope import End, Ended, Failed, Hello, Welcome, Work, checksum, encode
 from weft.network.exchange_outcome import (
     Answered,
@@ -84,6 +85,8 @@ class NetworkChannel(Channel):
     record
         As in :class:`weft.protocol.LocalChannel`; what is repeated from the journal is recorded
         again, in the same bytes.
+    waits
+        Told what the run waits for.
 
     Attributes
     ----------
@@ -99,8 +102,10 @@ class NetworkChannel(Channel):
         timeouts: Timeouts | None = None,
         *,
         record: bool | Sink = False,
+        waits: Waits | None = None,
     ) -> None:
         super().__init__()
+        self._waits = Waits() if waits is None else waits
         self._transport, self._run, self._journal = transport, run, journal
         self._timeouts = timeouts or Timeouts()
         self.transcript, self._sink = sink_of(record)
@@ -120,7 +125,7 @@ class NetworkChannel(Channel):
         self._unsure: dict[str, list[int]] = {party: [] for party in transport.parties}
         self._now = 0.0
         #: Run time at a moment of the real clock, and that moment; None until needed.
-        self._set: tuple[float, float] | None = (0.0, monotonic()) if self._next is None else None
+        self._set: tuple[float, float] | None = (0.0, clock.now()) if self._next is None else None
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -148,15 +153,16 @@ class NetworkChannel(Channel):
     def pause(self, seconds: float) -> None:
         if not self.replaying:
             self._set_clock()
-            sleep(max(0.0, seconds))
+            with self._waits.pausing():
+                clock.sleep(seconds)
         self._now += max(0.0, seconds)
 
     def _set_clock(self) -> float:
         """Seconds since the beginning by the real clock."""
         if self._set is None:
-            self._set = self._now, monotonic()
+            self._set = self._now, clock.now()
         at, since = self._set
-        return at + monotonic() - since
+        return at + clock.now() - since
 
     # ── beginning and end ─────────────────────────────────────────────────────────────────
 
@@ -186,15 +192,24 @@ class NetworkChannel(Channel):
         else:
             greeted = RunStarted(packed, self._greet(packed, limit))
             self._journal.append(write_record(greeted))
-            self._set = 0.0, monotonic()
+            self._set = 0.0, clock.now()
         return {party: unpack(said) for party, said in greeted.announcements.items()}
 
     def _greet(self, plan: bytes, limit: float) -> dict[str, bytes]:
-        envelope = encode(Hello(self._run, plan))
-        until, timeout = monotonic() + limit, _FIRST_HELLO
         found: dict[str, bytes] = {}
+        waits = self._waits.asking(
+            GREETING, self.parties, limit, lambda: [p for p in self.parties if p not in found]
+        )
+        with waits:
+            return self._greet_all(encode(Hello(self._run, plan)), limit, found)
+
+    def _greet_all(
+        self, envelope: bytes, limit: float, found: dict[str, bytes]
+    ) -> dict[str, bytes]:
+        """Fill ``found`` with the announcement of every party."""
+        until, timeout = clock.now() + limit, _FIRST_HELLO
         while True:
-            left = max(0.0, until - monotonic())
+            left = max(0.0, until - clock.now())
             waiting = {party: envelope for party in self.parties if party not in found}
             missing: dict[str, Failure] = {}
             for party, reply in ask(
@@ -211,7 +226,7 @@ class NetworkChannel(Channel):
                 # Not those who refused: they may be in another run of that name.
                 self._tell_end(found, over=False)
                 raise not_there(refused or missing)
-            sleep(_PAUSE)
+            clock.sleep(_PAUSE)
             # Slow parties get more time; late ones are asked again soon.
             timeout *= 2.0
 
@@ -234,7 +249,10 @@ class NetworkChannel(Channel):
     ) -> dict[str, Failure]:
         envelopes = {p: encode(End(self._run, over, self._last[p])) for p in parties}
         unreached = {}
-        for party, reply in ask(self._transport, envelopes, timeout or self._timeouts.work).items():
+        limit = timeout or self._timeouts.work
+        with self._waits.asking(CLOSING, envelopes, limit, lambda: self._transport.unanswered):
+            replies = ask(self._transport, envelopes, limit)
+        for party, reply in replies.items():
             if isinstance(reply, Ended):
                 self._settle(party, reply.worked)
             else:
@@ -253,7 +271,8 @@ class NetworkChannel(Channel):
             outcome = self._repeat(number, envelopes)
         else:
             timeout = self._timeouts.of(request.phase.name for request in requests)
-            outcome = self._carry_out(number, envelopes, sizes, timeout)
+            about = requests[0].phase.name if requests else ""
+            outcome = self._carry_out(number, envelopes, sizes, timeout, about)
         self._number = number
         self._learn(outcome)
         return self._report(requests, outcome)
@@ -286,7 +305,12 @@ class NetworkChannel(Channel):
             self._unwritten = None
 
     def _carry_out(
-        self, number: int, envelopes: Mapping[str, bytes], sizes: Mapping[str, int], timeout: float
+        self,
+        number: int,
+        envelopes: Mapping[str, bytes],
+        sizes: Mapping[str, int],
+        timeout: float,
+        about: str,
     ) -> ExchangeOutcome:
         self._write_down()
         self._set_clock()
@@ -306,7 +330,9 @@ class NetworkChannel(Channel):
                 lacking[party] = NoAnswer(failure.kind, failure.reason, sent=maybe, unsure=maybe)
             else:
                 there[party] = envelope
-        for party, reply in ask(self._transport, there, timeout).items():
+        with self._waits.asking(about, there, timeout, lambda: self._transport.unanswered):
+            replies = ask(self._transport, there, timeout)
+        for party, reply in replies.items():
             read = outcome_of(reply, number, sizes[party])
             if isinstance(read, Answered):
                 got[party] = read
@@ -316,6 +342,7 @@ class NetworkChannel(Channel):
                     # Also a party that answers that it cannot, as with a full disk: it is not
                     # asked at every exchange, and the progress report says why.
                     self._liveness.mark_away(party, Failure(reply.kind, reply.reason))
+        self._waits.answered(about, {party: found.reason for party, found in lacking.items()})
         self._liveness.watch()
         # Times go to the submitter with the record of presence, as rough as those of phases.
         elapsed = self._now + rounded(max(0.0, self._set_clock() - self._now))

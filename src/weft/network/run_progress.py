@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import msgspec
 
+from weft.network.current_wait import Wait, Waits
 from weft.network.submitter_visible_figures import is_rough, rough
 from weft.report.json_values import finite
 
@@ -52,6 +53,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         Why the run failed or was stopped.
     kept
         Whether there is something to resume or abandon.
+    wait
+        What it waits for at the moment.
     """
 
     run: str
@@ -62,6 +65,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     away: dict[str, str] = {}
     sentence: str = ""
     kept: bool = True
+    wait: Wait | None = None
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""
@@ -76,10 +80,16 @@ class Progress:
     ----------
     run
         Name of the run.
+
+    Attributes
+    ----------
+    waits
+        Is told what the run waits for.
     """
 
     def __init__(self, run: str) -> None:
         self.run = run
+        self.waits = Waits()
         self._lock = Lock()
         self._state: State = "starting"
         self._sentence = ""
@@ -154,6 +164,7 @@ class Progress:
                 parties=list(self._parties),
                 away=dict(self._away),
                 sentence=self._sentence,
+                wait=self.waits.current() if self._state in ("starting", "running") else None,
             )
 
     def _plain(self, record: IterationRecord) -> dict[str, Any]:

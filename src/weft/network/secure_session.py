@@ -28,6 +28,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from weft.network import clock
 from weft.network.credentials import AuthenticationFailed, Credential
 from weft.network.site_endpoint import Site
 from weft.network.transport_interface import Transport
@@ -41,6 +42,8 @@ _FROM_COORDINATOR, _FROM_SITE = b"weft coordinator 1", b"weft site 1"
 _NAME, _NUMBER = 16, 8
 #: Seconds that a handshake may take.
 _HANDSHAKE_TIME = 10.0
+#: Seconds at least for what is sent again.
+_AGAIN = 1.0
 #: Sessions that a site keeps, and how far back it remembers the numbers of envelopes in each.
 _MOST_SESSIONS, _WINDOW = 8, 4096
 #: First bytes of nonces, which differ by direction.
@@ -143,16 +146,23 @@ class SecureTransport:
     def parties(self) -> tuple[str, ...]:
         return self._transport.parties
 
+    @property
+    def unanswered(self) -> tuple[str, ...]:
+        return self._transport.unanswered
+
     def send(self, envelopes: Mapping[str, bytes], timeout: float) -> dict[str, bytes | Failure]:
         """Replies as bytes, or why there is none."""
+        until = clock.now() + timeout
         replies = self._send(envelopes, timeout)
-        # A site that was restarted has lost the session.
+        # A site that was restarted has lost the session; one whose reply was lost does not take
+        # the same envelope twice.
         again = [party for party, reply in replies.items() if reply == _UNKNOWN]
         if again:
             with self._lock:
                 for party in again:
                     self._sessions.pop(party, None)
-            replies |= self._send({party: envelopes[party] for party in again}, timeout)
+            left = max(_AGAIN, until - clock.now())
+            replies |= self._send({party: envelopes[party] for party in again}, left)
         lost = Failure("failed", "does not know the coordinator any more")
         return {p: lost if replies[p] == _UNKNOWN else replies[p] for p in envelopes}
 

@@ -20,6 +20,10 @@ class Transport(Protocol):
     def parties(self) -> tuple[str, ...]:
         """Names of all parties of the federation, including those that are away."""
 
+    @property
+    def unanswered(self) -> tuple[str, ...]:
+        """Parties that were sent something and have neither answered nor failed yet."""
+
     def send(self, envelopes: Mapping[str, bytes], timeout: float) -> dict[str, bytes | Failure]:
         """Replies as bytes, or why there is none.
 

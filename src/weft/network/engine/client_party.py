@@ -14,11 +14,12 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.fuel.f3.message import Message
 
 from weft.network.engine.nvflare_transport import (
+    ANSWERED,
     ASK,
     CHANNEL,
     NO,
     SEEN,
-    YES,
+    WORKING,
     content_of,
     envelope_id_of,
     is_from_coordinator,
@@ -54,7 +55,7 @@ class PartyComponent(FLComponent):
     def __init__(self) -> None:
         super().__init__()
         self._lock = Lock()
-        self._envelopes: OrderedDict[str, None] = OrderedDict()
+        self._envelopes: OrderedDict[str, bytes] = OrderedDict()
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         if event_type == EventType.SYSTEM_BOOTSTRAP:
@@ -70,18 +71,23 @@ class PartyComponent(FLComponent):
         """Answer an envelope."""
         if self.site is None or not is_from_coordinator(request):
             return refusal()
-        self._remember(envelope_id_of(request))
-        return reply_with(self.site.answer(content_of(request)))
+        envelope = envelope_id_of(request)
+        self._remember(envelope, WORKING)
+        answer = self.site.answer(content_of(request))
+        # Where this does not come, it was lost: before this process has logged in, the engine drops
+        # whatever it says.
+        self._remember(envelope, ANSWERED + str(len(answer)).encode())
+        return reply_with(answer)
 
     def seen(self, request: Message) -> Message:
-        """Say whether an envelope has arrived since this process began."""
+        """Say what has become of an envelope since this process began."""
         if not is_from_coordinator(request):
             return refusal()
         with self._lock:
-            return reply_with(YES if envelope_id_of(request) in self._envelopes else NO)
+            return reply_with(self._envelopes.get(envelope_id_of(request), NO))
 
-    def _remember(self, envelope: str) -> None:
+    def _remember(self, envelope: str, how: bytes) -> None:
         with self._lock:
-            self._envelopes[envelope] = None
+            self._envelopes[envelope] = how
             if len(self._envelopes) > _REMEMBERED:
                 self._envelopes.popitem(last=False)

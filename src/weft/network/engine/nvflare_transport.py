@@ -7,10 +7,10 @@ a different one to each party is broken in 2.9.0.
 
 from __future__ import annotations
 
-import time
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from threading import Condition, Thread
+from threading import Condition, Lock, Thread
 from typing import Any
 from uuid import uuid4
 
@@ -18,15 +18,19 @@ from nvflare.fuel.f3.cellnet.core_cell import TargetMessage
 from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
 from nvflare.fuel.f3.message import Message
 
+from weft.network import clock
 from weft.network.transport_interface import Stopped
 from weft.protocol import Failure
 
-#: The channel and its two topics: an envelope, and whether an envelope has arrived.
+log = logging.getLogger("weft.network")
+
+#: The channel and its two topics: an envelope, and what has become of an envelope.
 CHANNEL, ASK, SEEN = "weft", "ask", "seen"
 #: Header with an envelope's id, by which the coordinator can ask whether it arrived.
 ENVELOPE_ID = "weft.envelope"
-#: Answers to that question.
-YES, NO = b"yes", b"no"
+#: Answers to that question: it has not arrived, is being worked on, or was answered, with so many
+#: bytes, which follow as a number.
+NO, WORKING, ANSWERED = b"no", b"working", b"answered "
 #: Largest envelope that fits into one frame of the engine, with its headers.
 MOST_BYTES = 2**31 - 2**22
 
@@ -101,6 +105,26 @@ _LOOK, _PROBE = 0.25, 1.0
 _PROBE_TIMEOUT = 3.0
 #: Seconds per byte that an envelope may travel before it counts as lost.
 _SLOWEST = 1 / 5e6
+#: And an answer before it is asked for again: more, for that is only worth it where it is lost.
+_SLOWEST_ANSWER = 1 / 1e5
+
+
+@dataclass
+class _Sent:
+    """An envelope on its way: its id, when it left, and what its party says of it.
+
+    Attributes
+    ----------
+    unseen
+        How often the party said that it has not arrived.
+    answered
+        When it first said that it was answered.
+    """
+
+    number: str
+    at: float
+    unseen: int = 0
+    answered: float | None = None
 
 
 @dataclass
@@ -109,7 +133,8 @@ class _Batch:
 
     envelopes: Mapping[str, bytes]
     timeout: float
-    numbers: dict[str, str]
+    began: float
+    sent: dict[str, _Sent] = field(default_factory=dict)
     replies: dict[str, bytes | Failure] = field(default_factory=dict)
     lost: bool = False
     change: Condition = field(default_factory=Condition)
@@ -134,8 +159,9 @@ class NvflareTransport:
     """Carries envelopes from the coordinator's job process to the parties' processes.
 
     A party that is not connected costs a few milliseconds. One that dies over an envelope is
-    noticed by asking every second whether the envelope arrived. One that hangs costs the whole
-    timeout.
+    noticed by asking every second what has become of the envelope. One that hangs costs the whole
+    timeout. An answer that was lost on its way is asked for again: the engine drops what a site
+    says before its login, and what was under way when a connection broke.
 
     Parameters
     ----------
@@ -152,15 +178,21 @@ class NvflareTransport:
         self._core = cell.core_cell
         self._parties = parties
         self._stopped = stopped
+        self._batches: list[_Batch] = []
+        self._lock = Lock()
 
     @property
     def parties(self) -> tuple[str, ...]:
         return self._parties
 
+    @property
+    def unanswered(self) -> tuple[str, ...]:
+        with self._lock:
+            return tuple({party: None for batch in self._batches for party in batch.waiting})
+
     def send(self, envelopes: Mapping[str, bytes], timeout: float) -> dict[str, bytes | Failure]:
         """Replies as bytes, or why there is none."""
-        numbers = {party: uuid4().hex for party in envelopes}
-        batch = _Batch(envelopes, timeout, numbers)
+        batch = _Batch(envelopes, timeout, clock.now())
         for party, envelope in envelopes.items():
             if party not in self._parties:
                 batch.settle(party, Failure("unknown", "is no party of this run"))
@@ -168,14 +200,25 @@ class NvflareTransport:
                 batch.settle(party, Failure("failed", "would get more than 2 GB in one envelope"))
             else:
                 # A thread for each: the engine's own call for all ends when the last one does.
-                Thread(target=self._carry, args=(batch, party), daemon=True).start()
-        self._wait(batch)
+                self._start(batch, party)
+        with self._lock:
+            self._batches.append(batch)
+        try:
+            self._wait(batch)
+        finally:
+            with self._lock:
+                self._batches.remove(batch)
         return {party: batch.replies[party] for party in envelopes}
 
-    def _carry(self, batch: _Batch, party: str) -> None:
-        number, envelope = batch.numbers[party], batch.envelopes[party]
+    def _start(self, batch: _Batch, party: str) -> None:
+        sent = batch.sent[party] = _Sent(uuid4().hex, clock.now())
+        Thread(target=self._carry, args=(batch, party, sent.number), daemon=True).start()
+
+    def _carry(self, batch: _Batch, party: str, number: str) -> None:
+        left = max(_LOOK, batch.began + batch.timeout - clock.now())
         try:
-            batch.settle(party, self._request(party, ASK, number, envelope, batch.timeout))
+            reply = self._request(party, ASK, number, batch.envelopes[party], left)
+            batch.settle(party, reply)
         except Unconnected:
             batch.lose()
         except Exception as error:
@@ -191,43 +234,42 @@ class NvflareTransport:
         return read_reply(found.get(party), timeout)
 
     def _wait(self, batch: _Batch) -> None:
-        began = time.monotonic()
         # The engine's own timeout ends a little later; its late thread then settles nothing.
-        until = began + batch.timeout
+        until = batch.began + batch.timeout
         prober: Thread | None = None
         while True:
             with batch.change:
                 if not batch.waiting:
                     return
                 if not batch.lost:
-                    batch.change.wait(_LOOK)
+                    clock.wait(batch.change, _LOOK)
             if batch.lost:
                 raise Stopped("the coordinator's job has lost its server, and ends")
             if self._stopped():
                 raise Stopped("the run was stopped")
-            now = time.monotonic()
+            now = clock.now()
             if now > until:
                 for party in batch.waiting:
                     late = Failure("late", f"gave no answer within {batch.timeout:g} s")
                     batch.settle(party, late)
                 return
-            if prober is None and now - began > _PROBE:
-                prober = Thread(target=self._probe, args=(batch, began, until), daemon=True)
+            if prober is None and now - batch.began > _PROBE:
+                prober = Thread(target=self._probe, args=(batch, until), daemon=True)
                 prober.start()
 
-    def _probe(self, batch: _Batch, began: float, until: float) -> None:
+    def _probe(self, batch: _Batch, until: float) -> None:
         """Ask after unanswered envelopes until all are answered or their time is over."""
-        unseen: dict[str, int] = {}
-        while time.monotonic() < until and not batch.lost:
+        while clock.now() < until and not batch.lost:
             for party in batch.waiting:
-                self._ask_after(batch, party, began, unseen)
+                self._ask_after(batch, party)
             if not batch.waiting:
                 return
-            time.sleep(_PROBE)
+            clock.sleep(_PROBE)
 
-    def _ask_after(self, batch: _Batch, party: str, began: float, unseen: dict[str, int]) -> None:
+    def _ask_after(self, batch: _Batch, party: str) -> None:
+        sent = batch.sent[party]
         try:
-            answer = self._request(party, SEEN, batch.numbers[party], b"", _PROBE_TIMEOUT)
+            answer = self._request(party, SEEN, sent.number, b"", _PROBE_TIMEOUT)
         except Unconnected:
             batch.lose()
             return
@@ -236,10 +278,21 @@ class NvflareTransport:
         if isinstance(answer, Failure):
             if answer.kind == "failed":
                 batch.settle(party, answer)
-            return
-        travelling = time.monotonic() - began < len(batch.envelopes[party]) * _SLOWEST
-        if answer == NO and not travelling:
+        elif answer == NO:
+            travelling = clock.now() - sent.at < len(batch.envelopes[party]) * _SLOWEST
             # Twice, because a question can overtake an envelope.
-            unseen[party] = unseen.get(party, 0) + 1
-            if unseen[party] > 1:
+            sent.unseen += not travelling
+            if sent.unseen > 1:
                 batch.settle(party, Failure("failed", "was restarted and lost the envelope"))
+        elif answer.startswith(ANSWERED) and _is_lost(sent, answer):
+            # Answers are the same however often they are asked for.
+            log.info("%s is asked again, for its answer was lost on its way", party)
+            self._start(batch, party)
+
+
+def _is_lost(sent: _Sent, answer: bytes) -> bool:
+    """Whether the answer to an envelope, of the size that the party says, cannot come any more."""
+    now = clock.now()
+    if sent.answered is None:
+        sent.answered = now
+    return now - sent.answered >= _PROBE + int(answer[len(ANSWERED) :]) * _SLOWEST_ANSWER

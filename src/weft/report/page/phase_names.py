@@ -5,6 +5,7 @@ from __future__ import annotations
 #: What a run does, with the phases that it does it in. A phase has a name of its own beside it.
 _ACTIVITIES: dict[str, dict[str, str]] = {
     "Agreeing on terms and classes": {
+        "hello": "Asking to take part",
         "announce": "Announcing terms and keys",
         "classes.list": "Listing labels",
         "classes": "Telling the class names",
@@ -109,6 +110,7 @@ _ACTIVITIES: dict[str, dict[str, str]] = {
         "sealed.hessian": "The Hessian, on shares",
         "release": "Sealing the model to its readers",
         "release.model": "Delivering it",
+        "end": "Telling that the run is over",
     },
     "Looking at a run beforehand": {
         "check.files": "What each party finds in its files",
