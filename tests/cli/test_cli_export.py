@@ -13,6 +13,7 @@ import pytest
 from weft.errors import ConfigError
 from weft.federation.model import Model
 from weft.federation.onnx_graph import write_onnx
+from weft.report.json_values import rounded
 
 RNG = np.random.default_rng(5)
 TABLE = RNG.normal(size=(40, 3))
@@ -94,6 +95,13 @@ def test_a_trained_model_gets_a_card_that_says_what_and_from_what(weft, hospital
     assert card["certificate"]["gap"] == pytest.approx(summary["certificate"]["gap"])
     assert card["data"]["parties"] == ["north", "south"]
     assert card["privacy"]["terms"] == summary["terms"]
+    # A card goes out with the model: no sizes of single parties, no folders, no small groups.
+    assert card["data"].keys() == {"kind", "parties", "samples", "features", "overlap", "classes"}
+    assert card["data"]["samples"] == rounded(summary["federation"]["samples"])
+    text = json.dumps(card)
+    assert "cohorts" not in text
+    assert "left_out" not in text
+    assert summary["command"] not in text
     assert card["privacy"]["coordinator_saw"].startswith("ciphertexts")
     assert set(card["model"]["coefficients"]) == set(
         np.load(tmp_path / "r/model.npz")["features"].tolist()

@@ -56,10 +56,12 @@ def _onnx(trained: Model, model: Path, path: Path) -> None:
 
 
 def _card(trained: Model, model: Path, path: Path) -> None:
+    from weft.network.submitter_visible_figures import LINEAR, told_of
     from weft.report.json_values import json_text
     from weft.report.model_card import model_card, summary_beside
     from weft.storage.atomic_files import replacing
 
-    card = json_text(model_card(trained, summary_beside(model)))
+    summary = summary_beside(model)
+    card = json_text(model_card(trained, None if summary is None else told_of(summary, LINEAR)))
     with replacing(path) as new:
         new.write_text(card, encoding="utf-8")

@@ -1,4 +1,9 @@
-"""A model card: what a model is, how good, from which data, and who saw what, as plain values."""
+"""A model card: what a model is, how good, from which data, and who saw what, as plain values.
+
+A card goes with the model, to whoever gets it: so it says less than the summary of a run. Sizes of
+single parties and of groups of samples, what was left out as too few, and the command with its
+folders are not in it.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +33,14 @@ def summary_beside(model: Path) -> dict[str, Any] | None:
 
 
 def model_card(model: Model, summary: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The card; without a summary it says nothing of the data, the terms and who saw what."""
+    """The card; without a summary it says nothing of the data, the terms and who saw what.
+
+    ``summary`` is as a submitter may read it.
+    """
     card: dict[str, Any] = {"card": FORMAT, "model": _model(model), "certificate": _proof(model)}
     if summary is None:
         return card
-    named = {name: summary.get(name) for name in ("name", "stopped", "weft", "command")}
+    named = {name: summary.get(name) for name in ("name", "stopped", "weft")}
     return {
         **card,
         "run": {**named, "settings": summary.get("settings"), "versions": summary.get("versions")},
@@ -76,11 +84,9 @@ def _proof(model: Model) -> dict[str, Any] | None:
 
 
 def _data(summary: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        **(summary.get("federation") or {}),
-        "classes": summary.get("classes"),
-        "cohorts": summary.get("cohorts"),
-    }
+    federation = summary.get("federation") or {}
+    told = ("kind", "parties", "samples", "features", "overlap")
+    return {**{name: federation.get(name) for name in told}, "classes": summary.get("classes")}
 
 
 def _privacy(summary: Mapping[str, Any]) -> dict[str, Any]:
