@@ -89,7 +89,8 @@ def information(x: Floats, y: Floats) -> tuple[Floats, Floats]:
 def test_standard_errors_in_sums_with_guards_on_are_those_of_a_pooled_fit() -> None:
     x, y = table("poisson")
     how = Preprocessing(intercept=True, scaling="standard", reference_site="south")
-    terms = Terms(min_batch=5, allow_second_moments=True)
+    # Products with the column of a site are sums over its samples alone.
+    terms = Terms(min_batch=5, allow_second_moments=True, allow_site_statistics=True)
     held = {site: (tile,) for site, tile in by_rows(x, y).items()}
     found = (
         Federation(held, how, terms=terms)

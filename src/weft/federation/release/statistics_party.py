@@ -156,7 +156,7 @@ class StatisticsParty:
         if view.n_parties > 1 and self._guard.least > 1:
             cells = self._cells()[:, self._features]
             if not self._guard.site:
-                refuse_site_alone(cells[~view.left_out][:, shared_by == view.n_parties])
+                refuse_site_alone(cells[~view.left_out])
             for rows in self._regions():
                 refuse_few_rows(len(rows), columns, matrices)
                 refuse_sparse(cells[rows], self._guard.least)

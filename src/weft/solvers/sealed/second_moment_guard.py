@@ -48,8 +48,8 @@ _COMBINED = (
 )
 _SITE_ALONE = (
     "refuses second moments of columns that are the same, or add up to the same, for all of its "
-    "samples, since they may tell of one site alone; leave such columns out, agree on "
-    f"allow_site_statistics = true if that is meant, {_LEAVE_OUT}"
+    "samples, as intercepts of sites are, since they may tell of one site alone; leave such "
+    f"columns out, agree on allow_site_statistics = true if that is meant, {_LEAVE_OUT}"
 )
 _RARE_PAIRS = (
     "refuses second moments of some of its columns, which may tell with columns of others of fewer "
@@ -204,10 +204,7 @@ def check_moments(
     whole, place = _undivided(view, cells), table.places[view.party]
     there, seen = ~view.left_out, set[bytes]()
     if not site:
-        # Nobody but this party has moments of its own columns to tell it apart by.
-        common = view.column_sharers[view.column_cohort] > 1
-        common &= np.arange(view.n_columns) != view.bias_slot
-        refuse_site_alone(whole[there][:, common])
+        refuse_site_alone(whole[there][:, np.arange(view.n_columns) != view.bias_slot])
     for rows, columns in _regions(table, view.party):
         rows = rows[there[rows]]
         if not len(rows):
