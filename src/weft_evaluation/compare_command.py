@@ -171,6 +171,7 @@ def _settings(
 
     from weft.crypto.ciphers.cipher import check_cipher
     from weft.errors import ConfigError
+    from weft.solvers.evaluation_settings import EvaluationSettings
 
     changes: dict[str, Any] = {name: value for name, value in limits.items() if value is not None}
     if not changes and settings.round_trips is None and settings.seconds is None:
@@ -181,13 +182,15 @@ def _settings(
         check_cipher(cipher)
         changes["cipher"] = cipher
     if lam is not None:
-        changes |= {"lam": lam, "path": (), "folds": 0}
+        changes |= {"lam": lam, "path": ()}
     elif len(settings.lambdas) > 1:
         raise ConfigError(
             f"a comparison has one lambda, but the config lists {len(settings.lambdas)}; choose "
             "one with --lambda"
         )
-    return msgspec.structs.replace(settings, **{**changes, "folds": 0, "latency": latency})
+    # Judged on its own test samples, all parties' together.
+    alone = {"folds": 0, "evaluation": EvaluationSettings(), "latency": latency}
+    return msgspec.structs.replace(settings, **{**changes, **alone})
 
 
 def _merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -152,6 +152,7 @@ def _arena(plan: Config, holdout: float, keys: Path | None) -> Arena:
     import msgspec
 
     from weft.errors import ConfigError
+    from weft.solvers.evaluation_settings import EvaluationSettings
     from weft_evaluation.comparison import Arena
 
     settings = plan.settings
@@ -165,7 +166,7 @@ def _arena(plan: Config, holdout: float, keys: Path | None) -> Arena:
     return Arena(
         problem.tiles,
         problem.preprocessing,
-        msgspec.structs.replace(settings, folds=0),
+        msgspec.structs.replace(settings, folds=0, evaluation=EvaluationSettings()),
         consents=plan.load_consents(problem.tiles),
         keys=plan.load_keys(problem.tiles, keys),
         test_share=holdout,
@@ -184,6 +185,7 @@ def _searches(
     import msgspec
 
     from weft.solvers.algorithm_choice import settled
+    from weft.solvers.evaluation_settings import EvaluationSettings
     from weft_evaluation.solver_selection import settings_for
     from weft_evaluation.tuning.loss_along_run import Eye
     from weft_evaluation.tuning.random_search import Search
@@ -191,7 +193,7 @@ def _searches(
 
     given = read_bounds(bounds, names)
     eye, found = Eye(arena), []
-    common = msgspec.structs.replace(plan.settings, folds=0)
+    common = msgspec.structs.replace(plan.settings, folds=0, evaluation=EvaluationSettings())
     for name in names:
         # What [solver] says of its own algorithm is what would be trained.
         told: Mapping[str, Any] = {} if common.solver == name else plan.compare.get(name, {})

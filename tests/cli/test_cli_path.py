@@ -14,6 +14,7 @@ from weft.protocol import LocalChannel
 from weft.report.convergence_plot import plot_convergence
 from weft.report.history import history_frame
 from weft.report.lambda_path import choice_sentence, edge_remark, path_frame
+from weft.report.model_card import model_card
 from weft.report.path_plot import plot_path
 from weft.report.results_folder import write_results
 from weft.report.run_text import progress_text
@@ -87,6 +88,32 @@ def test_one_lambda_with_folds_is_scored(weft, hospitals, tmp_path):
 
 
 @pytest.mark.usefixtures("no_pictures")
+def test_a_held_out_share_chooses_and_judges_and_is_kept_with_the_model(weft, searching, tmp_path):
+    searching.change("folds = 3", "")
+    config = searching.write()
+    config.write_text(config.read_text() + "[evaluation]\nheld_out = 0.4\nthreshold = 0.3\n")
+    outcome = weft("train", config, "--out", "results")
+    assert outcome.code == 0, outcome.err
+    assert "of 3 was chosen: accuracy" in outcome.out
+    assert "of the samples were held out to judge" in outcome.out
+    assert "by 40% of the samples, held out, in one run" in " ".join(
+        weft("check", config).out.split()
+    )
+    model = load_model(tmp_path / "results" / "model.npz")
+    summary = json.loads((tmp_path / "results" / "summary.json").read_text())
+    judged, found = model.info["evaluation"], summary["evaluation"]
+    assert judged["accuracy"] == found["accuracy"]
+    assert judged["models"][0]["auc"] == found["models"][0]["auc"]
+    # The file goes to whoever gets the model: no counts and no curves.
+    assert "roc" not in str(judged)
+    assert "samples" not in str(judged)
+    assert model.info["threshold"] == 0.3
+    card = model_card(model, None)
+    assert card["model"]["threshold"] == 0.3
+    assert card["evaluation"]["evaluation"] == judged
+
+
+@pytest.mark.usefixtures("no_pictures")
 def test_one_lambda_without_folds_leaves_no_path(weft, hospitals, tmp_path):
     outcome = weft("train", hospitals.write(), "--out", "results", "--json")
     summary = json.loads(outcome.out)
@@ -142,7 +169,7 @@ def test_training_takes_the_solver_that_the_config_settles(weft, hospitals, line
         (LIST, "", ["lambda lists 3 values", "set folds = 5 in [solver]"]),
         ("lambda = []", "", ["[model] needs lambda, such as lambda = [0.1, 0.01]"]),
         ('lambda = [1e-1, "small"]', "folds = 2", ["[model] lambda", "a number"]),
-        ("lambda = [1e-1, 0.0]", "folds = 2", ["lambda", "positive"]),
+        ("lambda = [1e-1, 0.0]", "folds = 2", ["lambda = 0", "inference = true"]),
         (LIST, 'folds = 3\nname = "hyfdca"', ["'hyfdca' does not take several values of lambda"]),
         (LIST, "folds = 3\niic = 0.5", ["does not take several values of lambda"]),
         ("lambda = 1e-2", "folds = 1", ["folds is 1"]),

@@ -19,8 +19,10 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import OPEN
 from weft.privacy.ledger.run_booking import Ledger
 from weft.report.evaluation import evaluation_of
+from weft.solvers.evaluation_settings import EvaluationSettings
 from weft.solvers.held_out_sums import EXACT, HeldOutLayout
 from weft.solvers.settings import Settings
+from weft.solvers.subspace.class_fold_problems import held_out_share, large_held_out_share
 from weft.sums.scalar_sums import add_scalars
 
 LAM, FOLDS = 1e-2, 3
@@ -257,3 +259,59 @@ def test_a_second_run_with_one_sample_fewer_is_refused_where_nobody_shares_anyth
     change = before.result.held_out.everyone[0] - after.result.held_out.everyone[0]
     gone = change.sum(axis=(0, 1))
     assert gone.tolist() == [1.0 - table.labels[7], float(table.labels[7])]
+
+
+SHARE = msgspec.structs.replace(SETTINGS, folds=0, evaluation=EvaluationSettings(held_out=0.3))
+
+
+@pytest.mark.parametrize("cut", ["horizontal", "hybrid"])
+def test_a_share_is_held_out_once_and_judged_as_scikit_learn_does(table, cut):
+    federation, trained = train(CUTS[cut](table).parties, SHARE)
+    ids, fold, scores, truth = pooled(federation, trained)
+    assert set(fold) == {0}
+    assert 0.25 < len(ids) / len(table.ids) < 0.4
+    assert len(set(ids)) == len(ids)
+    kept = ~np.isin(table.ids, ids)
+    central = LogisticRegression(C=1 / (LAM * kept.sum()), tol=1e-10, max_iter=10_000)
+    # The constant column has a penalty here, as in training.
+    x = np.column_stack([table.block, np.ones(len(kept))])
+    central.set_params(fit_intercept=False).fit(x[kept], table.labels[kept])
+    place = {name: k for k, name in enumerate(table.ids.tolist())}
+    own = x[[place[name] for name in ids.tolist()]] @ central.coef_[0]
+    assert scores == pytest.approx(own, abs=0.05)
+    found = evaluation_of(trained.result.held_out, [0, 1], trained.holdings.parties)
+    assert found["samples"] == len(ids)
+    assert near(found["models"][0]["auc"], metrics.roc_auc_score(truth, scores))
+    assert found["accuracy"]["value"] == pytest.approx(metrics.accuracy_score(truth, scores > 0))
+    assert trained.model.info["threshold"] == 0.5
+
+
+def test_a_share_leaves_many_of_a_group_out_or_none_and_all_holders_agree():
+    ids = np.array([f"s{k}" for k in range(500)], object)
+    group = np.repeat([0, 1, 2], [400, 70, 30])
+    found = large_held_out_share(ids, group, 10, 0.2, 3)
+    assert [int((found[group == k] == 0).sum()) for k in range(3)] == [80, 30, 0]
+    mixed = np.random.default_rng(1).permutation(500)
+    assert np.array_equal(large_held_out_share(ids[mixed], group[mixed], 10, 0.2, 3), found[mixed])
+    free = held_out_share(ids, 0.2, 3)
+    assert np.array_equal(held_out_share(ids[mixed], 0.2, 3), free[mixed])
+    assert 60 < (free == 0).sum() < 140
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"folds": 5, "evaluation": EvaluationSettings(held_out=0.2)}, "keep one of the two"),
+        ({"folds": 1}, "held_out = 0.2"),
+        (
+            {"mode": "sealed", "solver": "auto", "evaluation": EvaluationSettings(held_out=0.2)},
+            "sealed",
+        ),
+    ],
+)
+def test_shares_that_cannot_be_held_out_are_refused(table, changes, words):
+    settings = {"lam": LAM, "loss": "logistic", "solver": "lbfgs", **changes}
+    with pytest.raises(WeftError, match=words):
+        train(CUTS["horizontal"](table).parties, Settings(**settings))
+    with pytest.raises(WeftError, match=r"up to 0\.5"):
+        EvaluationSettings(held_out=0.7)

@@ -120,9 +120,7 @@ def test_an_estimator_says_that_losses_chose_the_lambda():
     assert (results["mean_score"] == -results["mean_loss"]).all()
     assert model.lambda_ == results.loc[results["mean_loss"].idxmin(), "lambda"]
     assert "fold_1" not in results
-    assert choice_sentence(results, "classification").endswith(
-        "on samples left out, over all folds"
-    )
+    assert choice_sentence(results, "classification").endswith("on samples left out")
 
 
 def test_parties_have_the_same_folds_in_all_runs_of_the_same_samples():

@@ -358,9 +358,11 @@ def _plan(settings: Settings) -> list[str]:
     lambdas = ", ".join(f"{lam:g}" for lam in settings.lambdas)
     if not settings.folds:
         return []
+    share = settings.evaluation.held_out
+    what = f"{settings.folds} folds" if share is None else f"{share:.0%} of the samples, held out"
     if len(settings.lambdas) == 1:
-        return [f"{settings.folds} folds will tell how well λ = {lambdas} predicts"]
-    return [f"λ will be chosen of {lambdas} by {settings.folds} folds, in one run"]
+        return [f"how well λ = {lambdas} predicts will be told by {what}"]
+    return [f"λ will be chosen of {lambdas} by {what}, in one run"]
 
 
 def _price_of_noise(settings: Settings, sums: int, roster: HoldingMap) -> str:

@@ -227,7 +227,8 @@ def _refuse_other_kinds(content: Mapping[str, Any]) -> None:
 def _settings(file: LinearFile, folder: Path) -> Settings:
     model, solver = file.model, file.solver
     check_cipher(solver.cipher)
-    lambdas = _lambdas(model.lam, solver.folds)
+    chooses = bool(solver.folds) or file.evaluation.held_out is not None
+    lambdas = _lambdas(model.lam, chooses=chooses)
     told = {name: getattr(solver, name) for name in SolverSettings.__struct_fields__}
     told["participation"] = participation_in(solver.participation, folder)
     settings = Settings(
@@ -260,10 +261,10 @@ def _mode(file: LinearFile) -> Mode:
     return chosen
 
 
-def _lambdas(given: float | list[float], folds: int) -> list[float]:
+def _lambdas(given: float | list[float], *, chooses: bool) -> list[float]:
     """The values of λ to train; several of them need something that chooses."""
     lambdas = given if isinstance(given, list) else [given]
-    if len(set(lambdas)) > 1 and not folds:
+    if len(set(lambdas)) > 1 and not chooses:
         raise ConfigError(
             f"lambda lists {len(lambdas)} values, but nothing chooses among them; set folds = 5 in "
             "[solver], or give one lambda"

@@ -40,7 +40,12 @@ from weft.protocol.message import malformed
 from weft.solvers.base import ModelShare, MomentShare, MomentShares
 from weft.solvers.party_context import GivenValues
 from weft.solvers.settings import Settings
-from weft.solvers.subspace.class_fold_problems import folds_of, large_folds_of
+from weft.solvers.subspace.class_fold_problems import (
+    folds_of,
+    held_out_share,
+    large_folds_of,
+    large_held_out_share,
+)
 from weft.sums.feature_scaling import ScalingParty
 from weft.sums.local_table import Block, LocalTable, build_table, rows_times
 from weft.sums.masked_maxima import LargestParty
@@ -383,14 +388,23 @@ class TrainingData:
         names = np.full(view.n_rows, "", dtype=object)
         for own, rows in zip(ids, view.tile_rows, strict=True):
             names[rows[rows >= 0]] = own[rows >= 0]
-        folds = folds_of(names, settings.folds, settings.seed)
+        share = settings.evaluation.held_out
+        if share is None:
+            folds = folds_of(names, settings.folds, settings.seed)
+        else:
+            folds = held_out_share(names, share, settings.seed)
         guarded = (view.guarded_cohort >= 0) & view.trained_rows
         classes = 1 if self.classes is None else len(self.classes)
         number = np.nan_to_num(self.class_numbers(view)).astype(np.int64)
         group = (view.cohort[view.row_cohort] * classes + number)[guarded]
-        folds[guarded] = large_folds_of(
-            names[guarded], group, view.min_batch, settings.folds, settings.seed
-        )
+        if share is None:
+            folds[guarded] = large_folds_of(
+                names[guarded], group, view.min_batch, settings.folds, settings.seed
+            )
+        else:
+            folds[guarded] = large_held_out_share(
+                names[guarded], group, view.min_batch, share, settings.seed
+            )
         return Folds(folds, FoldCut(names[guarded], folds[guarded].astype(np.int32) + 1, group))
 
     @property

@@ -27,7 +27,7 @@ def evaluation_of(
 ) -> dict[str, Any]:
     """All figures as plain values, ready for JSON.
 
-    ``samples`` were left out by folds, ``in_buckets`` of them are in counts of scores. A figure has
+    ``samples`` were left out, ``in_buckets`` of them are in counts of scores. A figure has
     ``value``, ``exact_to`` (by how much the width of buckets leaves it open), and ``low`` and
     ``high``, the ends of a 95 % interval. ``models`` has an entry for the positive class, or for
     each of several classes against the rest, ``groups`` one for every group.

@@ -63,7 +63,7 @@ def _scores(stages: Sequence[Stage], task: Task, scoring: Scoring | None) -> dic
     scores = pd.DataFrame(found, dtype=float)
     losses = pd.DataFrame([stage.fold_losses or none for stage in stages], dtype=float)
     by_fold: dict[str, Any] = {}
-    # There are two folds at least: one score is of all of them.
+    # One score is of all folds, or of a share that was held out.
     if folds > 1:
         by_fold = {"std_score": scores.std(axis=1, ddof=0)}
         by_fold |= {f"fold_{fold + 1}": scores[fold] for fold in range(folds)}
@@ -108,16 +108,18 @@ def choice_sentence(frame: pd.DataFrame, task: Task, scoring: Scoring | None = N
     if not has_scores(frame) or np.isnan(row["mean_score"]):
         return f"λ = {row['lambda']:g}{of} is released"
     measure = score_measure(frame["mean_score"], regression=task == "regression", scoring=scoring)
+    spread = f" ± {row['std_score']:.2g}" if "std_score" in frame else ""
     if measure == "AUC":
-        score = f"AUC {row['mean_score']:.3f} ± {row['std_score']:.2g}"
+        score = f"AUC {row['mean_score']:.3f}{spread}"
     elif measure == "accuracy":
-        score = f"accuracy {row['mean_score']:.1%} ± {row['std_score']:.1%}"
+        spread = f" ± {row['std_score']:.1%}" if spread else ""
+        score = f"accuracy {row['mean_score']:.1%}{spread}"
     else:
-        spread = f" ± {row['std_score']:.2g}" if "std_score" in frame else ""
         score = f"{measure} {-row['mean_score']:.4g}{spread}"
     verb = " was chosen:" if of else ":"
-    folds = len(fold_columns(frame)) or "all"
-    return f"λ = {row['lambda']:g}{of}{verb} {score} on samples left out, over {folds} folds"
+    folds = len(fold_columns(frame))
+    over = f", over {folds} folds" if folds else ""
+    return f"λ = {row['lambda']:g}{of}{verb} {score} on samples left out{over}"
 
 
 def edge_remark(frame: pd.DataFrame) -> str | None:

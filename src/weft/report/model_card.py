@@ -39,7 +39,8 @@ def model_card(model: Model, summary: Mapping[str, Any] | None) -> dict[str, Any
     """
     card: dict[str, Any] = {"card": FORMAT, "model": _model(model), "certificate": _proof(model)}
     if summary is None:
-        return card
+        judged = model.info.get("evaluation")
+        return card if judged is None else {**card, "evaluation": {"evaluation": judged}}
     named = {name: summary.get(name) for name in ("name", "stopped", "weft")}
     return {
         **card,
@@ -63,6 +64,7 @@ def _model(model: Model) -> dict[str, Any]:
         "loss_parameters": dict(model.loss_parameters),
         "lambda": model.lam,
         "classes": classes,
+        "threshold": model.info.get("threshold"),
         "blank_cells_count_as": model.missing,
         "intercept": model.intercept.tolist(),
         "coefficients": {

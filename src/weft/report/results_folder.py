@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,9 @@ def write_files(
     """
     title = summary["name"]
     if model is not None:
+        judged = summary.get("evaluation")
+        if judged is not None:
+            model = replace(model, info={**model.info, "evaluation": _figures(judged)})
         model.save(folder / "model.npz")
     summary["inference"] = _inference(folder, inference)
     write_history(history, folder)
@@ -108,6 +112,19 @@ def write_files(
     if inference is not None:
         remarks.append(inference.why_not)
     return [remark for remark in remarks if remark]
+
+
+def _figures(found: dict[str, Any]) -> dict[str, Any]:
+    """What whoever has a model file alone shall know of how well it predicts.
+
+    Figures of all samples together: no counts, no curve, and nothing of groups and sites.
+    """
+
+    def told(part: dict[str, Any]) -> dict[str, Any]:
+        return {name: one for name, one in part.items() if isinstance(one, dict) and "value" in one}
+
+    models = [{"class": part["class"], **told(part)} for part in found["models"]]
+    return {**told(found), "models": models}
 
 
 def _inference(folder: Path, found: Inference | None) -> dict[str, Any] | None:

@@ -10,6 +10,8 @@ from weft.errors import ConfigError
 
 #: Levels of all groups together: each has counts of its own in every bucket.
 MOST_LEVELS = 20
+#: More than half would be judged by what the smaller part says.
+MOST_HELD_OUT = 0.5
 
 
 class EvaluationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -25,13 +27,21 @@ class EvaluationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         ``{"sex": [0, 1]}``; all other values are one more group.
     by_site
         Whether each party with labels is judged by itself too, which its terms must allow.
+    held_out
+        What share of the samples is left out, once, in the place of folds.
     """
 
     threshold: float = 0.5
     groups: dict[str, tuple[float, ...]] = msgspec.field(default_factory=dict)
     by_site: bool = False
+    held_out: float | None = None
 
     def __post_init__(self) -> None:
+        if self.held_out is not None and not 0 < self.held_out <= MOST_HELD_OUT:
+            raise ConfigError(
+                f"held_out is {self.held_out:g}; give a share of the samples above 0 and up to "
+                f"{MOST_HELD_OUT:g}, such as 0.2"
+            )
         if not 0 < self.threshold < 1:
             raise ConfigError(
                 f"the threshold is {self.threshold:g}; give a probability between 0 and 1"

@@ -94,14 +94,21 @@ class SolverSettings(SubspaceSettings, frozen=True, kw_only=True, forbid_unknown
             raise ConfigError("nothing stops this run; set gap, iterations, seconds or round_trips")
         if self.seconds is not None and not self.seconds > 0:
             raise ConfigError(f"seconds is {self.seconds:g}; give a time above 0, or none")
-        if self.folds and not 2 <= self.folds <= MOST_FOLDS:
-            raise ConfigError(f"folds is {self.folds}; give 2 to {MOST_FOLDS}, or 0 for none")
+        if self.folds and not self._fewest_folds <= self.folds <= MOST_FOLDS:
+            raise ConfigError(
+                f"folds is {self.folds}; give 2 to {MOST_FOLDS}, or 0 for none (one part alone is "
+                "held_out = 0.2 in [evaluation])"
+            )
         if self.scoring is not None and not self.folds:
             raise ConfigError(
                 f"scoring is '{self.scoring}', but no samples are left out to score; set folds = 5"
             )
         if not self.patience >= 0:
             raise ConfigError(f"patience is {self.patience:g}; give seconds of at least 0")
+
+    @property
+    def _fewest_folds(self) -> int:
+        return 2
 
 
 #: Solvers whose feature sums are of dual vectors, which the slope of the loss bounds.
@@ -179,6 +186,8 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
     without_penalty: bool = False
 
     def __post_init__(self) -> None:
+        if self.evaluation.held_out is not None:
+            self._leave_out_once()
         super().__post_init__()
         # A computed path has numpy's numbers, which do not travel.
         path = tuple(float(lam) for lam in self.path)
@@ -218,6 +227,19 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
             self._check_noise()
         if self.sum_noise is not None:
             self._check_sum_noise()
+
+    @property
+    def _fewest_folds(self) -> int:
+        return 2 if self.evaluation.held_out is None else 1
+
+    def _leave_out_once(self) -> None:
+        """A share that is held out is one fold, of that size."""
+        if self.folds > 1:
+            raise ConfigError(
+                f"folds = {self.folds} leaves every sample out once, and held_out = "
+                f"{self.evaluation.held_out:g} a share of them; keep one of the two"
+            )
+        msgspec.structs.force_setattr(self, "folds", 1)
 
     def _check_inference(self) -> None:
         """Refuse standard errors of what is no likelihood, or not of the samples alone."""
@@ -296,12 +318,12 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
                 f"scoring = '{self.scoring}' is for classes, but loss '{self.loss}' has responses; "
                 "use 'loss', or leave it out"
             )
-        if self.evaluation == EvaluationSettings():
+        if self.evaluation == EvaluationSettings(held_out=self.evaluation.held_out):
             return
         if not (self.folds and sorts):
             raise ConfigError(
-                "[evaluation] is about samples of classes that folds leave out; set folds = 5 and "
-                "a loss for classes, or leave the section out"
+                "[evaluation] is about samples of classes that are left out; set folds = 5, or "
+                "held_out = 0.2, and a loss for classes, or leave the section out"
             )
 
     @property

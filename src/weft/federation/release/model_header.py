@@ -66,6 +66,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 "solver": settings.solver,
                 "parties": list(parties),
                 "recipients": None if recipients is None else list(recipients),
+                **({"threshold": settings.evaluation.threshold} if settings.evaluates else {}),
                 **_noise(settings),
             },
         )

@@ -16,6 +16,7 @@ from weft.guards.terms import Terms
 from weft.matching.holding_map import HoldingMap
 from weft.privacy.ledger.holder_views import View, views_of
 from weft.solvers.algorithm_choice import ALGORITHMS, algorithm_of, resolve
+from weft.solvers.evaluation_settings import EvaluationSettings
 from weft.solvers.round_trip_forecast import TripForecast, forecast_trips
 from weft.solvers.settings import Settings
 from weft.solvers.sum_count_forecast import Forecast, forecast_rounds
@@ -64,7 +65,7 @@ def alternatives(settings: Settings) -> list[tuple[str, Settings]]:
             offer(f'name = "{solver}" in [solver]', solver=solver, mode="sums")
     if settings.folds:
         # Without folds nothing chooses among several values of λ.
-        offer("one lambda and no folds", path=(), folds=0)
+        offer("one lambda and no folds", path=(), folds=0, evaluation=EvaluationSettings())
     if settings.folds > 2:
         offer("folds = 2", folds=2)
     if len(settings.lambdas) > 2:

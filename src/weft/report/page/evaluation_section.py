@@ -22,7 +22,7 @@ def evaluation_section(source: Source) -> Html:
         return Html()
     models = [model for model in found["models"] if model["auc"] is not None]
     told = (
-        f"{count(found['samples'], 'sample')} were left out by folds; a model trained without it "
+        f"{count(found['samples'], 'sample')} were left out; a model trained without it "
         "predicted each. Label holders counted scores in buckets and added the counts "
         "up under masks; nobody saw another's score."
     )

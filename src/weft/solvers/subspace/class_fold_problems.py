@@ -87,6 +87,31 @@ def large_folds_of(
     return found
 
 
+def held_out_share(ids: NDArray[np.object_], share: float, seed: int) -> NDArray[np.int8]:
+    """Fold 0 for a share of the samples, from their ids; all others are always trained on."""
+    left = _hashed(ids, seed) < np.uint64(int(share * 2.0**64))
+    return np.where(left, 0, ALWAYS).astype(np.int8)
+
+
+def large_held_out_share(
+    ids: NDArray[np.object_], group: Ints, least: int, share: float, seed: int
+) -> NDArray[np.int8]:
+    """The same, of every group by itself: as many as make up the share.
+
+    What is left out of a group, and what is not, are ``PARTS`` · ``least`` samples or more: more
+    than the share of a small group, since a class that is never left out could not be judged, and
+    nothing of a group that is too small for that.
+    """
+    order = np.lexsort((_hashed(ids, seed), group))
+    _, first, sizes = np.unique(group[order], return_index=True, return_counts=True)
+    left = np.maximum(np.rint(share * sizes).astype(np.int64), PARTS * least)
+    enough = sizes - left >= PARTS * least
+    place = np.arange(len(ids)) - np.repeat(first, sizes)
+    found = np.empty(len(ids), np.int8)
+    found[order] = np.where(place < np.repeat(np.where(enough, left, 0), sizes), 0, ALWAYS)
+    return found
+
+
 def _hashed(ids: NDArray[np.object_], seed: int) -> NDArray[np.uint64]:
     key = blake2b(f"folds {seed}".encode(), digest_size=8).hexdigest()
     return np.asarray(pd.util.hash_array(ids, hash_key=key, categorize=False), np.uint64)

@@ -96,7 +96,13 @@ class Subspace:
         """Say where samples are in no fold."""
         problems, notes = self.exchange.problems, self.exchange.notes
         left_out = sizes[0] - sizes[problems.classes :: problems.classes]
-        if len(left_out) and left_out.sum() < sizes[0]:
+        share = self.exchange.settings.evaluation.held_out
+        if share is not None:
+            notes.append(
+                f"{left_out[0] / sizes[0]:.0%} of the samples were held out to judge a model that "
+                "was trained on the others; the released one was trained on all of them"
+            )
+        elif len(left_out) and left_out.sum() < sizes[0]:
             notes.append(
                 "some samples are trained on in every fold and scored in none, because fewer than "
                 f"{2 * PARTS} times min_batch samples of their group have their class"
