@@ -30,6 +30,8 @@ MODES: tuple[Mode, ...] = ("iterations", *RULES)
 MEASURES: tuple[Measure, ...] = ("loss", "accuracy")
 #: Share of an end that a run must have come to, to be judged by where it is.
 _NEAR = 0.98
+#: Less of the paper's time than this says nothing about it.
+_LEAST_SHARE = 0.01
 #: Our methods that are held against the paper's two others.
 SERIES: tuple[Method, ...] = ("hyfdca", "unit", "safe")
 
@@ -71,6 +73,8 @@ class Comparison:
     ----------
     ours, theirs
         P_R, or accuracy on samples held out, at the end; None: diverged.
+    share
+        How much of the paper's time both runs go to; of equal iterations: all.
     """
 
     case: Case
@@ -79,6 +83,7 @@ class Comparison:
     measure: Measure
     ours: float | None
     theirs: float | None
+    share: float = 1.0
 
     @property
     def ahead(self) -> bool:
@@ -116,6 +121,16 @@ class Findings:
     def costs(self, case: Case) -> Costs | None:
         return self._results.costs(case)
 
+    @property
+    def note(self) -> str:
+        """How far runs are to go, and how many of those that are compared go as far."""
+        compared = [case for case in self.plan.cases() if self.plan.compared(case)]
+        lines = [self.line(case, "iterations") for case in compared]
+        there = sum(line is not None and _comparable(line) for line in lines)
+        return (
+            f"{self.plan.note} Of {len(compared)} runs to compare {there} go to equal iterations."
+        )
+
     def length(self, case: Case) -> int | None:
         """Iterations that were run; None: none."""
         curve = self._curve(self.stand_in(case))
@@ -126,9 +141,13 @@ class Findings:
         curves = [self._curve(case) for case in self.plan.cases()]
         return {curve.weft for curve in curves if curve is not None}
 
-    def line(self, case: Case, mode: Mode) -> Line | None:
-        """A run as far as the experiment goes; None: not run, or not in that experiment."""
+    def line(self, case: Case, mode: Mode, share: float = 1.0) -> Line | None:
+        """A run as far as the experiment goes; None: not run, or not in that experiment.
+
+        ``share`` is how much of the seconds of equal time is looked at.
+        """
         target = self.plan.target(case)
+        target = target._replace(seconds=share * target.seconds)
         if mode != "iterations" and not target.seconds:
             return None
         same = self.stand_in(case)
@@ -182,16 +201,31 @@ class Findings:
     def _compare(self, data: str, number: int, method: Method) -> Iterator[Comparison]:
         case = self.case(data, number, method)
         for mode in MODES:
-            ours = self.line(case, mode)
             for against in BASELINES:
-                theirs = self.line(self.case(data, number, against), mode)
+                other = self.case(data, number, against)
+                share = min(self._reach(case, mode), self._reach(other, mode))
+                if share < _LEAST_SHARE:
+                    continue
+                ours, theirs = (self.line(each, mode, share) for each in (case, other))
                 if not _comparable(ours) or not _comparable(theirs):
                     continue
                 for measure in MEASURES:
-                    pair = (
+                    one, two = (
                         None if line.end is None else line.end[measure] for line in (ours, theirs)
                     )
-                    yield Comparison(case, against, mode, measure, *pair)
+                    yield Comparison(case, against, mode, measure, one, two, share)
+
+    def _reach(self, case: Case, mode: Mode) -> float:
+        """The share of equal time that a run goes to, at most all; its end may have come early."""
+        same, target = self.stand_in(case), self.plan.target(case)
+        curve = self._curve(same)
+        if mode == "iterations" or curve is None or curve.ended:
+            return 1.0
+        each = seconds_each(same, mode, self.costs(same))
+        if each is None or not target.seconds:
+            return 0.0
+        # Rounded down to an iteration of each: a share that is all is all.
+        return min(1.0, (curve.length + 1) * each / target.seconds)
 
 
 def count(comparisons: Sequence[Comparison], mode: Mode) -> tuple[int, int]:

@@ -112,7 +112,7 @@ def hyfdca(
     remarks = write_report(out, findings, command=command)
     _show(findings)
     say(
-        plan.note,
+        findings.note,
         *(f"not run: {name}: {reason}" for name, reason in not_run.items()),
         *(f"- {remark}" for remark in remarks),
         f"Page, tables, figures and runs are in {out}: begin with {out / 'README.md'}.",

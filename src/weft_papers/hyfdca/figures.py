@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from textwrap import wrap
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -84,9 +84,16 @@ def draw_all(findings: Findings, folder: Path) -> list[str]:
 def comparison_figures(findings: Findings, mode: Mode) -> list[tuple[str, Measure]]:
     """Figures 3 and 5, by name, as far as there is anything to draw."""
     cases = [case for case in findings.plan.cases() if findings.plan.compared(case)]
-    if not any(findings.line(case, mode) for case in cases):
+    if not any(_to_the_end(findings.line(case, mode), mode) for case in cases):
         return []
     return [(f"figure-{_NUMBERS[mode]}-{measure}", measure) for measure in MEASURES]
+
+
+def _to_the_end(line: Line | None, mode: Mode) -> TypeGuard[Line]:
+    """Whether a run can be drawn: of equal time (14) speaks of whole times only."""
+    if line is None or mode == "iterations":
+        return line is not None
+    return line.end is not None or bool(line.diverged)
 
 
 def plot_comparison(findings: Findings, mode: Mode, measure: Measure, path: Path) -> str | None:
@@ -101,7 +108,8 @@ def plot_comparison(findings: Findings, mode: Mode, measure: Measure, path: Path
         for axis, setting in zip(row, paper.compared, strict=True):
             number = paper.settings.index(setting)
             cases = [findings.case(name, number, method) for method in TITLES]
-            found = [line for case in cases if (line := findings.line(case, mode))]
+            lines = [findings.line(case, mode) for case in cases]
+            found = [line for line in lines if _to_the_end(line, mode)]
             _draw_lines(axis, found, _places(findings, found, mode), measure)
             axis.set_title(f"{paper.title}: {setting.label}", fontsize=10)
         row[0].set_ylabel(_NAMES[measure])

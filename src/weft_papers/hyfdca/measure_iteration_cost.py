@@ -31,16 +31,16 @@ class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     round_trips, bytes
         What crosses.
     counted
-        Iterations that were looked at.
+        Iterations that were looked at; None, as of the two before: not kept.
     """
 
     compute: float
     encryption: float
     coordinator: float
-    wall: float
     round_trips: float
-    bytes: float
-    counted: int
+    wall: float | None = None
+    bytes: float | None = None
+    counted: int | None = None
 
     def seconds(self, latency: float = LATENCY) -> float:
         """Modelled seconds of an iteration: computation, encryption, coordinator and latency."""

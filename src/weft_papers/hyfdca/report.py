@@ -2,44 +2,63 @@
 
 from __future__ import annotations
 
-import platform
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import pandas as pd
 
 from weft import __version__
 from weft.report.json_values import json_text
 from weft.storage.atomic_files import replacing
 from weft_papers.hyfdca.analysis import MODES, SERIES, Findings, count
-from weft_papers.hyfdca.cases import TITLES
+from weft_papers.hyfdca.cases import TITLES, Plan
 from weft_papers.hyfdca.figures import draw_all
 from weft_papers.hyfdca.paper import WINS
+from weft_papers.hyfdca.results_folder import ResultsFolder
 from weft_papers.hyfdca.results_page import to_markdown
+
+#: What the runs of the kept archive come from, over several sittings.
+_FULL = "weft reproduce hyfdca --scale full --out docs/results/hyfdca"
 
 
 def write_report(folder: Path, findings: Findings, *, command: str) -> list[str]:
     """Write page, comparisons, curves, summary and figures; returns what could not be."""
-    note = findings.plan.note
-    versions = ", ".join(sorted(findings.versions())) or __version__
-    about = [
-        f"with seed {findings.plan.seed}; runs of Weft {versions} under Python "
-        f"{platform.python_version()} and numpy {np.__version__}.",
-        "",
-    ]
-    remarks = draw_all(findings, folder)
+    remarks = write_page(folder, findings, command=command)
     texts = {
-        "comparisons.csv": comparisons_frame(findings).to_csv(index=False),
         "curves.csv": curves_frame(findings).to_csv(index=False, float_format="%.6g"),
         "summary.json": json_text(_summary(findings, command), indent=1),
-        "README.md": to_markdown(findings, command=command, about=about, note=note),
     }
+    _write(folder, texts)
+    return remarks
+
+
+def write_page(folder: Path, findings: Findings, *, command: str) -> list[str]:
+    """Write page, comparisons and figures, all from finished runs and the same on any machine."""
+    versions = ", ".join(sorted(findings.versions())) or __version__
+    about = [f"with seed {findings.plan.seed}; runs of Weft {versions}.", ""]
+    texts = {
+        "comparisons.csv": comparisons_frame(findings).to_csv(index=False, float_format="%.6g"),
+        "README.md": to_markdown(findings, command=command, about=about, note=findings.note),
+    }
+    _write(folder, texts)
+    return draw_all(findings, folder)
+
+
+def redraw(folder: Path) -> list[str]:
+    """Page, comparisons and figures from the runs that a folder keeps, whatever their length.
+
+    The page is that of the whole paper: what was not run, or not as far, has a dash.
+    """
+    findings = Findings(Plan.named("full"), ResultsFolder(folder))
+    return write_page(folder, findings, command=_FULL)
+
+
+def _write(folder: Path, texts: Mapping[str, str]) -> None:
     for name, content in texts.items():
         with replacing(folder / name) as draft:
             draft.write_text(content, encoding="utf-8")
-    return remarks
 
 
 def comparisons_frame(findings: Findings) -> pd.DataFrame:

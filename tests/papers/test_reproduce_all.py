@@ -1,0 +1,49 @@
+"""``weft reproduce all --from-archive``: what the repository keeps, drawn from its runs."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+PAPERS = sorted(path.parent.name for path in RESULTS.glob("*/runs.jsonl"))
+
+
+@pytest.fixture(params=["written", pytest.param("drawn", marks=pytest.mark.release)])
+def drawing(request):
+    """Pixels, which take most of the time, are made before a release."""
+    if request.param == "written":
+        request.getfixturevalue("no_pictures")
+
+
+def test_every_page_table_and_figure_comes_from_the_archive(weft, tmp_path, drawing):
+    assert "hyfem" in PAPERS
+    for name in PAPERS:
+        (tmp_path / "kept" / name).mkdir(parents=True)
+        shutil.copy(RESULTS / name / "runs.jsonl", tmp_path / "kept" / name)
+    done = weft("reproduce", "all", "--from-archive", "--results", "kept")
+    assert done.code == 0, done.err
+    for name in PAPERS:
+        drawn, kept = tmp_path / "kept" / name, RESULTS / name
+        assert {file.name for file in drawn.iterdir()} == {file.name for file in kept.iterdir()}
+        for file in kept.iterdir():
+            if file.suffix != ".png":
+                assert (drawn / file.name).read_text() == file.read_text(), file
+
+
+def test_figures_that_pages_show_are_kept():
+    for page in RESULTS.glob("*/README.md"):
+        shown = {part.split(")")[0] for part in page.read_text().split("](")[1:]}
+        assert {name for name in shown if name.endswith(".png")} <= {
+            file.name for file in page.parent.iterdir()
+        }
+
+
+def test_nothing_is_run_or_drawn_without_an_archive(weft, tmp_path):
+    done = weft("reproduce", "all", "--results", ".")
+    assert done.code == 2
+    assert "give --from-archive" in " ".join(done.err.split())
+    done = weft("reproduce", "all", "--from-archive", "--results", ".")
+    assert done.code == 2
+    assert "no folder with runs.jsonl" in " ".join(done.err.split())
+    assert list(tmp_path.iterdir()) == []
