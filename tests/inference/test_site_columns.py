@@ -71,3 +71,19 @@ def test_a_party_without_terms_of_its_own_takes_those_of_the_study() -> None:
     )
     with pytest.raises(ProtocolError, match="so many columns over so few samples"):
         federation.train(Settings(loss="squared", lam=1e-3, inference="model", solver="lbfgs"))
+
+
+def test_the_weight_of_the_only_sample_that_has_one_is_not_told() -> None:
+    """Σω less the number of samples would be it."""
+    x, y = synthetic("poisson")
+    weight = np.ones(len(y))
+    weight[:1] = 2.7
+    names = ["a", "b", "c", "weight"]
+    table = table_of(np.column_stack([x, weight]), y, names, classes=False)
+    federation = Federation(
+        {name: (tile,) for name, tile in by_site(table).items()},
+        Preprocessing(scaling="standard", intercept=True, weight="weight"),
+        terms=GUARDED,
+    )
+    with pytest.raises(ProtocolError, match="would tell of fewer samples than min_batch"):
+        federation.train(Settings(loss="poisson", lam=1e-3, inference="model", solver="lbfgs"))

@@ -159,11 +159,18 @@ class StatisticsParty:
                 refuse_site_alone(cells[~view.left_out])
             for rows in self._regions():
                 refuse_few_rows(len(rows), columns, matrices)
-                refuse_sparse(cells[rows], self._guard.least)
+                refuse_sparse(np.hstack([cells, self._beside()])[rows], self._guard.least)
                 refuse_combinations(cells[rows], self._guard.least)
         told = numbers_told(columns, matrices)
         everything = np.arange(view.n_rows)
         self._guard.foresee(Told(((everything, told),), np.full(view.n_rows, told)))
+
+    def _beside(self) -> Floats:
+        """Offsets and weights: sums of them tell those of a few samples that have any."""
+        given = self._data.given(self._settings)
+        if given is None:
+            return np.zeros((self._view.n_rows, 0))
+        return np.hstack([given.offset, given.weight])
 
     def _regions(self) -> list[Ints]:
         """Its rows that are trained on, and those of them that groups of other parties lack.
