@@ -232,7 +232,7 @@ def test_equal_runs_take_one_place_and_the_oldest_is_forgotten(three, ledger, mo
 # ── who takes part ───────────────────────────────────────────────────────────────────────────
 
 
-def test_a_sample_that_others_hold_too_now_has_not_changed(table, three, after_first):
+def test_ten_samples_that_others_hold_too_now_are_no_small_change(table, three, after_first):
     tiles = three(FIRST)
     shared = (tile(table, np.r_[400:500, 100:110]),)
     train({**tiles, "p3": shared}, after_first, allow_pairs=True)
