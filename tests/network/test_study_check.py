@@ -231,6 +231,24 @@ def test_sites_say_what_they_would_refuse_without_counts(tmp_path, keys):
     assert not any(re.search(r"\b(4|20|36|40|44|60|80)\b", sentence) for _, sentence in said)
 
 
+def test_too_few_samples_for_standard_errors_are_told_without_small_groups(tmp_path, keys):
+    """All sites hold the same columns; of 44 samples at south, four are in a group too small."""
+    columns = ["a", "b", "c"]
+    held = tiles({name: (rows, columns) for name, (rows, _) in CUTS.items()})
+    settings = Settings(
+        lam=0.1, loss="logistic", penalize_intercept=False, inference="model", solver="lbfgs"
+    )
+    how = Preprocessing(scaling="standard", intercept=True)
+    asked = task(settings=settings, preprocessing=how)
+    terms = msgspec.structs.replace(TERMS, min_batch=10, allow_second_moments=True)
+    fits = read_check(MemberSites(tmp_path / "a", keys, held, terms=terms).ask(asked))
+    assert not any("for every coefficient" in one["sentence"] for one in fits["refusals"])
+    few = {name: (range(20), columns) for name in CUTS}
+    sites = MemberSites(tmp_path / "b", keys, tiles(few), terms=terms)
+    said = [one["sentence"] for one in read_check(sites.ask(asked))["refusals"]]
+    assert any("10 samples for every coefficient, but there are 20" in one for one in said)
+
+
 def all_that_is_told(folder, keys, held, asked, terms=TERMS):
     """What a submitter gets of a check, or why it got nothing."""
     try:

@@ -82,7 +82,13 @@ def check(
     from weft.privacy.ledger.expected_exposure import outlook
     from weft.privacy.ledger.exposure_text import item, paragraphs
     from weft.report.holdings_counts import describe_holdings
-    from weft.solvers.algorithm_choice import algorithm_of, check_cut, in_sums, settled
+    from weft.solvers.algorithm_choice import (
+        algorithm_of,
+        check_cut,
+        check_inference,
+        in_sums,
+        settled,
+    )
 
     plan = read_config(config)
     try:
@@ -102,6 +108,9 @@ def check(
     if other is not None:
         settings, reason = other
     check_cut(settings, roster)
+    sites = problem.preprocessing.reference_site is not None
+    width = 1 if classes is None or len(classes) == 2 else len(classes)
+    check_inference(settings, roster, width, sites=sites)
     tiles = {name: party.tiles for name, party in federation.parties.items()}
     holdings = describe_holdings(roster, tiles, classes)
     squares = sum(float(party.data.table.squares.sum()) for party in federation.parties.values())
@@ -112,7 +121,7 @@ def check(
         roster,
         settings,
         terms,
-        classes=1 if classes is None or len(classes) == 2 else len(classes),
+        classes=width,
         mean_square=squares / roster.n_samples,
         unit_rows=problem.preprocessing.unit_rows,
         spent=_spent(problem, federation, plan.ledger(ledger)),
@@ -122,6 +131,8 @@ def check(
     books = plan.ledger(ledger)
     if shares:
         refusals += _refused_models(federation, consents, roster, look.released, books)
+    if settings.inference != "none" and not shares:
+        refusals += _refused_statistics(federation, consents, settings, books)
     if settings.second_moments:
         refusals += _refused_moments(federation, consents, settings, roster, look.released, books)
     if json:
@@ -274,6 +285,35 @@ def _refused_moments(
             continue
         told = told_by_moments(table, party.view.party, matrices)
         found += _refused_numbers(party, consents[name], ledger, "moments", told, hessian=weighs)
+    return found
+
+
+def _refused_statistics(
+    federation: Federation,
+    consents: Mapping[str, Consent],
+    settings: Settings,
+    ledger: Ledger,
+) -> list[tuple[str, str]]:
+    """Whose rows sums for standard errors would tell, alone or with those of earlier runs."""
+    from weft.errors import ConfigError
+    from weft.federation.release.statistics_party import StatisticsGuard
+
+    found: list[tuple[str, str]] = []
+    for name, party in federation.parties.items():
+        consent = consents[name]
+        numbers: list[Told] = []
+        own = consent.own_terms.min_batch
+        least = own if own > 1 else party.view.min_batch
+        guard = StatisticsGuard(least, consent.terms.allow_site_statistics, numbers.append)
+        try:
+            party.checked_statistics(settings, guard)
+        except ConfigError as error:
+            said = str(error)
+            found.append((name, f"party {name} {said}" if said.startswith("refuses") else said))
+            continue
+        for told in numbers:
+            weighs = settings.loss != "squared"
+            found += _refused_numbers(party, consent, ledger, "moments", told, hessian=weighs)
     return found
 
 

@@ -583,6 +583,10 @@ class Party:
             self._terms.allow_site_statistics,
             partial(self._foresee_numbers, "moments"),
         )
+        return self.checked_statistics(settings, guard)
+
+    def checked_statistics(self, settings: Settings, guard: StatisticsGuard) -> StatisticsParty:
+        """Its part in sums for standard errors, unless the guard objects to them."""
         made = StatisticsParty(
             self.name,
             self.data,

@@ -30,7 +30,13 @@ from weft.matching.two_spellings import SimilarNames, TwoWritings
 from weft.privacy.ledger.expected_exposure import Outlook, outlook
 from weft.privacy.ledger.exposure_text import paragraphs
 from weft.protocol import Channel, Nothing
-from weft.solvers.algorithm_choice import algorithm_of, check_cut, in_sums, resolve
+from weft.solvers.algorithm_choice import (
+    algorithm_of,
+    check_cut,
+    check_inference,
+    in_sums,
+    resolve,
+)
 from weft.solvers.settings import Settings
 
 
@@ -154,16 +160,19 @@ def check_study(
     # A run leaves out some of the small groups, of which it is told here who holds them.
     everything = _built(parties, held, preprocessing, settings, OPEN, [])
     refusals: list[tuple[str, str]] = []
+    least = announced.terms.min_batch
+    shown, hidden = _large_groups(holdings, least), _small_groups(everything, least)
     try:
         other = in_sums(settings, holdings, announced.classes, announced.terms)
         if other is not None:
             settings, reason = other
             settings, _ = settle(settings, announced.terms)
         check_cut(settings, holdings)
+        sites = preprocessing.reference_site is not None
+        # A number of all samples would tell that of small groups.
+        check_inference(settings, shown, announced.width, sites=sites)
     except ConfigError as error:
         refusals.append(("", error.told))
-    least = announced.terms.min_batch
-    shown, hidden = _large_groups(holdings, least), _small_groups(everything, least)
     mean_square = _mean_square(shown, preprocessing)
     objections, units = _objections(
         channel, holdings, preprocessing, settings, announced.width, mean_square

@@ -1,0 +1,137 @@
+"""Standard errors over a network: whoever dies on the way, no bit of them is lost."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+import numpy as np
+import pytest
+from test_recovery_of_parties import Mortal
+from toys import Crashed, Place, UnreliableTransport
+
+from weft.crypto.keys import ephemeral_keys
+from weft.crypto.party_key_pairs import Identity
+from weft.data.tile import Tile
+from weft.federation import coordinator as coordination
+from weft.federation.local_federation import Federation, Preprocessing
+from weft.federation.messages import RELEASE, START
+from weft.federation.party import Party
+from weft.federation.preprocessing_settings import SampleColumns
+from weft.federation.release.reader import open_release
+from weft.guards import Terms
+from weft.network import liveness
+from weft.network import network_channel as channel
+from weft.network.network_channel import NetworkChannel
+from weft.solvers.settings import Settings
+from weft.solvers.subspace import messages
+from weft.storage.journal import Journal
+
+HOW = Preprocessing(intercept=True, scaling="standard", reference_site="north")
+TERMS = Terms(min_batch=5, allow_second_moments=True, allow_site_statistics=True)
+RUN = bytes(range(16))
+SETTINGS = Settings(
+    solver="newton-cg",
+    loss="poisson",
+    lam=0.0,
+    iterations=5,
+    patience=30.0,
+    penalize_intercept=False,
+    inference="model",
+)
+#: In which a party dies in the middle of its work, and the coordinator after some letter.
+PHASES = {
+    *(phase.name for phase in vars(messages).values() if isinstance(phase, messages.Phase)),
+    START.name,
+    RELEASE.name,
+}
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch):
+    for name in ("_FIRST", "_LONGEST", "_BUSY"):
+        monkeypatch.setattr(liveness, name, 0.01)
+    monkeypatch.setattr(channel, "_PAUSE", 0.01)
+    monkeypatch.setattr(coordination, "_PAUSE", 0.01)
+    for sync in ("fdatasync", "fsync"):
+        monkeypatch.setattr(os, sync, lambda file: None)
+
+
+def tiles():
+    rng = np.random.default_rng(8)
+    block = rng.normal(size=(240, 2))
+    place = np.arange(240) % 3
+    labels = rng.poisson(np.exp(block @ [0.4, -0.3] + 0.5 * (place == 1))).astype(float)
+    ids = np.array([f"p{n}" for n in range(240)])
+    return {
+        name: [Tile.make(ids[rows], ["a", "b"], block[rows], labels[rows])]
+        for number, name in enumerate(("north", "south", "west"))
+        for rows in [np.flatnonzero(number == place)]
+    }
+
+
+class Transport(UnreliableTransport):
+    """A party dies in the first letter of each phase, the coordinator after the second."""
+
+    def __init__(self, places):
+        super().__init__(places, 0)
+        self.letters = Counter()
+
+    def fates_of(self, work):
+        phase = work.parts[0][0]
+        number = self.letters[phase]
+        self.letters[phase] += 1
+        fates = ("killed within", "crash after") if phase in PHASES else ()
+        return {fates[number] if number < len(fates) else "fine": 1}
+
+
+def run_with_faults(folder, held, keys):
+    reader = Identity.new()
+
+    def maker(name):
+        return lambda request: Mortal(
+            Party(
+                name, held[name], keys=keys[name], cipher="pad", terms=TERMS,
+                readers={"here": reader.public}, memory=request.memory,
+                sample_columns=SampleColumns(reference_site="north"),
+            )
+        )  # fmt: skip
+
+    transport = Transport([Place(name, folder / name, maker(name)) for name in held])
+    crashes = 0
+    while True:
+        journal = Journal(folder / "journal")
+        network = NetworkChannel(transport, "run-1", journal)
+        try:
+            network.hello({"about": SETTINGS.to_json()})
+            outcome = coordination.coordinate(network, HOW, SETTINGS, run=RUN)
+            break
+        except Crashed:
+            crashes += 1
+        finally:
+            network.close()
+            journal.close()
+    released = open_release(
+        outcome.letters["here"],
+        outcome.head,
+        outcome.settings,
+        reader=reader,
+        writers={name: each.identity.public for name, each in keys.items()},
+        run=RUN,
+    )
+    return released, transport, crashes
+
+
+def test_standard_errors_of_a_run_with_deaths_are_those_of_one_process_to_the_bit(tmp_path):
+    """Also where the last step to a fit without a penalty rests on their sums."""
+    held = tiles()
+    released, transport, crashes = run_with_faults(tmp_path, held, ephemeral_keys(tuple(held)))
+    assert crashes >= 3
+    assert transport.letters[RELEASE.name] > 3
+    alone = Federation(held, HOW, terms=TERMS).train(SETTINGS)
+    here, there = released.inference.summary, alone.inference.summary
+    assert here is not None
+    for name in ("coef", "errors", "p", "low", "high", "distance"):
+        assert getattr(here, name).tobytes() == getattr(there, name).tobytes(), name
+    assert released.model.coef.tobytes() == alone.model.coef.tobytes()
+    assert released.model.certificate == alone.model.certificate
