@@ -5,12 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from weft.errors import PartyAway, ProtocolError
+from weft.errors import ConfigError, PartyAway, ProtocolError
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.network import coordinator_run as running
 from weft.network.run_description import LinearTask
 from weft.network.run_progress import Progress
 from weft.solvers.settings import Settings
+from weft.storage.atomic_files import StorageError
 
 TASK = LinearTask(
     name="a study",
@@ -52,6 +53,17 @@ def test_nobody_is_waited_for_longer_than_the_patience(tmp_path, outcomes):
     with pytest.raises(PartyAway, match="north is away"):
         go(tmp_path / "run", hasty)
     assert outcomes
+
+
+def test_no_submitter_learns_where_the_coordinator_keeps_its_files(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="cannot be made") as found:
+        go(tmp_path / "file" / "run")
+    assert str(tmp_path) in str(found.value)
+    assert found.value.told == "the coordinator has no folder for the run; its event log says why"
+    full = StorageError(f"{tmp_path}/journal.weft: the journal cannot be written")
+    assert str(tmp_path) not in full.told
+    assert "its own log says" in full.told
 
 
 def test_what_waiting_does_not_mend_ends_the_run(tmp_path, outcomes):

@@ -360,7 +360,7 @@ def test_hello_names_who_is_missing_and_tells_the_others_that_nothing_comes_of_i
     monkeypatch.setattr(channel_module, "_PAUSE", 0.01)
     world.transport.fates = {"south": "lost"}
     channel = NetworkChannel(world.transport, "run-1", Journal(world.folder / "other"))
-    with pytest.raises(ProtocolError, match=r"no answer from south \(no reply in time\); start"):
+    with pytest.raises(ProtocolError, match=r"from south \(gave no answer within 0.1 s\); start"):
         channel.hello({"about": 1}, limit=0.1)
     assert world.transport.places["north"].site.runs() == []
     world.transport.fates = {}

@@ -9,6 +9,7 @@ import logging
 import shutil
 import socket
 import stat
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from importlib import import_module
 
@@ -475,3 +476,31 @@ def test_whether_runs_are_recorded_is_kept_in_the_kit(place, weft, monkeypatch, 
     assert stat.S_IMODE(settings.stat().st_mode) == 0o600
     write(settings, '{"record": 7}')
     assert "--no-record" in sentence(weft("serve", kit))
+
+
+# ── how a run ended ───────────────────────────────────────────────────────────────────────
+
+ENDED = {"settings": {"gap": 1e-3}, "path": None, "stopped": "iterations", "gone": []}
+PROVED = {"gap": 1e-4}
+
+
+@pytest.mark.parametrize(("certificate", "code"), [(PROVED, 0), (None, 3)])
+def test_a_run_that_ends_uncertified_has_an_exit_code_of_its_own(
+    place, weft, tmp_path, monkeypatch, certificate, code
+):
+    @contextmanager
+    def followed(kit, config, make_task, **options):
+        yield following.Returned("a-1", None, tmp_path)
+
+    monkeypatch.setattr(following, "followed_run", followed)
+    monkeypatch.setattr(
+        "weft.network.submitter_results.write_out",
+        lambda *given, **more: ({**ENDED, "certificate": certificate}, []),
+    )
+    config = tmp_path / "study.toml"
+    config.write_text('name = "study"\n[model]\nloss = "logistic"\nlambda = 0.1\n')
+    found, out, err = weft("submit", kit_of(place, ANNA), config, "--json")
+    assert (found, err) == (code, "")
+    told = json.loads(out)
+    assert told["complete"] == (code == 0)
+    assert [("was not reached" in said) for said in told["shortcomings"]] == [True] * (code == 3)

@@ -11,6 +11,7 @@ from weft import Federation, Preprocessing, Settings, Tile
 from weft.config.read_config import read_config
 from weft.errors import ProtocolError
 from weft.network import run_results
+from weft.network.linear_job import LinearJob
 from weft.network.presence_replay import Presence
 from weft.network.run_description import LinearTask
 from weft.network.run_progress import Progress
@@ -221,6 +222,18 @@ def test_a_networked_run_has_a_page_that_says_who_knows_the_rest(results, tmp_pa
     assert "interrupted and resumed" not in page
     assert '"tiles": null' in page or '"tiles":null' in page
     assert len(pd.read_csv(out / "history.csv")) > 0
+
+
+def test_a_run_that_did_not_reach_what_was_asked_for_says_so(results):
+    summary = json.loads((results / SUMMARY).read_text())
+    kind = LinearJob()
+    assert kind.shortcomings(summary) == []
+    (short,) = kind.shortcomings({**summary, "certificate": None})
+    assert "was not reached" in short
+    free = {**summary, "settings": {**summary["settings"], "gap": None}, "certificate": None}
+    assert kind.shortcomings(free) == []
+    (lacking,) = kind.shortcomings({**free, "gone": ["north"]})
+    assert "not certified without north" in lacking
 
 
 @pytest.mark.parametrize("name", ["summary.json", "history.parquet", "sealed_slices.msgpack"])

@@ -241,6 +241,25 @@ def test_a_journal_that_cannot_be_written_stops_the_work(place, monkeypatch):
     assert isinstance(ask(place, work(1)), Worked)
 
 
+def test_a_damaged_journal_is_logged_once_and_its_reason_told(place, caplog):
+    begin(place)
+    for number in (1, 2, 3):
+        ask(place, work(number, number - 1, number - 1))
+    path = place.folder / "runs" / RUN / siterun.JOURNAL
+    place.site.close()
+    whole = bytearray(path.read_bytes())
+    whole[len(whole) // 2] ^= 4
+    path.write_bytes(whole)
+    place.start()
+    for _ in range(4):
+        # Who is asked next hears why; a ping that says so would be repeated for ever.
+        assert ask(place, Ping(RUN)) == Pong(True)
+        told = refusal(ask(place, work(4, 3, 3)))
+        assert told.startswith("its journal of the run is damaged; give the run up")
+    assert caplog.text.count("is damaged") == 1
+    assert str(path) in caplog.text
+
+
 def test_nobody_else_is_told_of_samples_columns_or_places_on_the_disk(tmp_path, caplog):
     """They are for the site's own log."""
     troubles = [

@@ -6,8 +6,11 @@ import ssl
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from kitted import FEDERATION, kit_of, refusal, write
 
 from weft.network.engine import startup_checks as doors
@@ -17,6 +20,7 @@ from weft.network.engine.startup_checks import (
     check_port_free,
     wait_for_coordinator,
 )
+from weft.network.kits import certificates
 from weft.network.kits.federation_plan import read_plan
 from weft.network.kits.open_kit import Kit
 from weft.network.kits.provisioning import provision
@@ -95,6 +99,42 @@ def test_a_coordinator_of_another_federation_is_not_trusted(place, tmp_path, qui
     with coordinator(Kit.open(tmp_path / "kits" / "coordinator")) as port:
         said = refusal(lambda: check_coordinator(open_kit(place, "south", port)))
     assert "does not trust" in said
+
+
+@pytest.mark.parametrize(
+    ("days", "words"), [(1, "is not valid yet"), (-400, "is not valid any more")]
+)
+def test_a_clock_that_is_wrong_is_told_apart_from_another_federation(
+    place, tmp_path, key, monkeypatch, days, words
+):
+    """The coordinator's certificate was made at another time than this machine has."""
+
+    class Elsewhen(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime.now(tz) + timedelta(days=days)
+
+    monkeypatch.setattr(certificates, "datetime", Elsewhen)
+    authority = certificates.Authority.new("three clinics")
+    made = authority.issue(key.public_key(), "localhost", "org", host="localhost")
+    monkeypatch.undo()
+    parts = {
+        "certificate": made.public_bytes(Encoding.PEM),
+        "authority": authority.certificate.public_bytes(Encoding.PEM),
+        "key": key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+    }
+    for name, content in parts.items():
+        (tmp_path / name).write_bytes(content)
+    # The server trusts whomever it likes.
+    own = Kit.open(kit_of(place, "south"))
+    paths = {name: tmp_path / name for name in parts}
+    with coordinator(SimpleNamespace(**{**paths, "authority": own.authority})) as port:
+        shown = {"certificate": own.certificate, "key": own.key, "path": own.path}
+        asking = SimpleNamespace(**{**paths, **shown}, host="localhost", port=port)
+        said = refusal(lambda: check_coordinator(asking))
+    assert words in said
+    assert "set the clock" in said
+    assert "not that of your federation" not in said
 
 
 def test_a_certificate_of_another_federation_is_refused_by_the_coordinator(place, tmp_path, quick):

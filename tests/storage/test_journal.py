@@ -8,7 +8,7 @@ import stat
 
 import pytest
 
-from weft.storage.atomic_files import StorageError
+from weft.storage.atomic_files import DamagedFile, StorageError
 from weft.storage.journal import Journal
 
 RECORDS = [b"first", b"second" * 4, b"\0" * 9, b"last"]
@@ -86,8 +86,12 @@ def test_damage_in_the_middle_is_told_and_nothing_is_cut(tmp_path):
     path = write(tmp_path / "journal")
     changed = path.read_bytes().replace(b"secondsecond", b"secondSecond", 1)
     path.write_bytes(changed)
-    with pytest.raises(StorageError, match="damaged: a record in its middle"):
+    with pytest.raises(DamagedFile, match="damaged: a record in its middle") as told:
         Journal(path)
+    # A copy from before would let a party use pads twice.
+    assert "restore nothing" in str(told.value)
+    assert "start a new one" in told.value.told
+    assert str(tmp_path) not in told.value.told
     assert path.read_bytes() == changed
 
 

@@ -9,6 +9,9 @@ import typer
 
 from weft.cli.network import KitFolder
 
+#: Exit code of a run that is over without what was asked for.
+INCOMPLETE = 3
+
 
 def submit(
     context: typer.Context,
@@ -31,7 +34,7 @@ def submit(
     quiet: Annotated[
         bool, typer.Option("--quiet", help="Print nothing, unless something is wrong.")
     ] = False,
-) -> None:
+) -> int:
     """Train over the network, with the parties that joined.
 
     The config is that of weft train without files: [data], [model], [solver], [privacy], and
@@ -46,6 +49,10 @@ def submit(
 
     If the coordinator's process dies, the run is handed in again and goes on where it was. If this
     command is interrupted, the run goes on: --resume RUN follows it again, weft stop ends it.
+
+    The exit code is 0 if the run reached what was asked for, 3 if it is over but its model is not
+    certified to the gap asked for or lacks a party's part, and 2 if there is no result. --json says
+    the same as "complete", with the reasons as "shortcomings".
     """
     from weft.network.engine import require_engine
 
@@ -76,7 +83,11 @@ def submit(
         summary, remarks = write_out(
             back.folder, folder, plan, keys, party, command=context.obj or ""
         )
+    kind = kind_of_config(plan)
+    short = kind.shortcomings(summary)
     if json:
-        say_json({"folder": str(folder), "run": back.run, **summary})
+        told = {"folder": str(folder), "run": back.run, "complete": not short}
+        say_json({**told, "shortcomings": short, **summary})
     elif not quiet:
-        say(*kind_of_config(plan).ending_text(folder, summary, remarks))
+        say(*kind.ending_text(folder, summary, remarks))
+    return INCOMPLETE if short else 0

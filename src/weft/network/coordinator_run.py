@@ -165,7 +165,8 @@ def _make(folder: Path) -> None:
     except OSError as error:
         raise ConfigError(
             f"{folder} cannot be made ({error.strerror or error}); check permissions and free "
-            "space there"
+            "space there",
+            told="the coordinator has no folder for the run; its event log says why",
         ) from None
 
 

@@ -161,6 +161,10 @@ class JobKind(RunKind[T], Generic[T, C]):
             The summary as plain values, and sentences about what could not be written.
         """
 
+    def shortcomings(self, summary: dict[str, Any]) -> list[str]:
+        """What a run that is over was asked for and did not reach, a sentence each."""
+        return []
+
     @abstractmethod
     def ending_text(
         self, folder: Path, summary: dict[str, Any], remarks: list[str]

@@ -81,6 +81,15 @@ class LinearJob(JobKind[LinearTask, "Config"]):
 
         return progress_text(Record(**record))
 
+    def shortcomings(self, summary: dict[str, Any]) -> list[str]:
+        from weft.report.summary import shortfall
+
+        gone, missed = summary["gone"], shortfall(summary)
+        found = [] if missed is None else [missed]
+        if gone and summary["certificate"] is None:
+            found.append(f"the model is not certified without {', '.join(gone)}, who stayed away")
+        return found
+
     def ending_text(
         self, folder: Path, summary: dict[str, Any], remarks: list[str]
     ) -> list[str | Table]:

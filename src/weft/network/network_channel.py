@@ -225,7 +225,10 @@ class NetworkChannel(Channel):
             if refused or left <= _PAUSE:
                 # Not those who refused: they may be in another run of that name.
                 self._tell_end(found, over=False)
-                raise not_there(refused or missing)
+                # The last try is short, but all of them together are not.
+                late = Failure("late", f"gave no answer within {limit:g} s")
+                waited = {p: late if f.kind == "late" else f for p, f in missing.items()}
+                raise not_there(refused or waited)
             clock.sleep(_PAUSE)
             # Slow parties get more time; late ones are asked again soon.
             timeout *= 2.0

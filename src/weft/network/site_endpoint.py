@@ -26,12 +26,11 @@ from weft.network.envelope import (
 from weft.network.run_index import IndexedRun, RunIndex
 from weft.network.site_run import RETURNING, OpenParty, SiteRun
 from weft.protocol import pack
-from weft.storage.atomic_files import StorageError
+from weft.storage.atomic_files import DamagedFile, StorageError
 
 log = logging.getLogger("weft.site")
 
 #: What others are told where the real error could reveal too much.
-_DISK = "cannot write down what it must keep; its own log says where and why"
 _DATA = "has data that do not fit this run; its own log says which"
 
 #: Name of the folder of all runs in a site's folder.
@@ -72,6 +71,8 @@ class Site:
         self._most_runs, self._tells_columns = most_runs, tells_columns
         self._lock = Lock()
         self._runs: dict[str, SiteRun] = {}
+        #: What was last wrong with the files of a run.
+        self._logged: dict[str, str] = {}
         try:
             for needed in (folder, folder / _RUNS):
                 needed.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -95,10 +96,13 @@ class Site:
             return self._answer(content, envelope)
         except Damaged as error:
             return encode(Garbled(str(error)))
+        except DamagedFile as error:
+            self._log_once(run, error)
+            return encode(Failed("refused", error.told))
         except StorageError as error:
             # Not a refusal: the disk may have room again next time.
-            log.error("run %s: %s", run, error)
-            return encode(Failed("failed", self._told(error)))
+            self._log_once(run, error)
+            return encode(Failed("failed", error.told))
         except DataError as error:
             log.error("run %s: refused: %s", run, error)
             return encode(Failed("refused", self._harmless(error)))
@@ -115,9 +119,13 @@ class Site:
         """What others are told of data that do not fit: no value, no id, no file."""
         return (error.harmless if self._tells_columns else "") or _DATA
 
-    def _told(self, error: StorageError) -> str:
-        """What others are told of a disk error: without local paths."""
-        return _DISK if str(self._folder) in str(error) else str(error)
+    def _log_once(self, run: str, error: StorageError) -> None:
+        """Log what is wrong with the disk; a run asks every other second."""
+        with self._lock:
+            new = self._logged.get(run) != str(error)
+            self._logged[run] = str(error)
+        if new:
+            log.error("run %s: %s", run, error)
 
     def close(self) -> None:
         """End this process's part; its runs stay as they are for the next process."""
@@ -185,9 +193,12 @@ class Site:
 
     def _pong(self, run: str) -> Pong:
         """Whether an envelope of the run would be worked on at once; does not wait."""
-        with self._lock:
-            entry = self._index.get(run)
-            known = self._known(run) if entry is None or not entry.ended else None
+        try:
+            with self._lock:
+                entry = self._index.get(run)
+                known = self._known(run) if entry is None or not entry.ended else None
+        except DamagedFile:
+            known = None
         if known is None or not known.begun:
             # The next envelope is refused with a better reason.
             return Pong(True)
@@ -208,8 +219,8 @@ class Site:
                 known.rebuild()
                 known.trouble = ""
             except StorageError as error:
-                known.trouble = self._told(error)
-                log.error("run %s: cannot be brought back: %s", known.run, error)
+                known.trouble = error.told
+                self._log_once(known.run, error)
             except DataError as error:
                 known.trouble = self._harmless(error)
                 log.error("run %s: cannot be brought back: %s", known.run, error)

@@ -25,6 +25,8 @@ from weft.sums.gap_certificate import Certificate
 
 #: Rounds without training in which the last certificate waits for parties to come by.
 CLOSING_ROUNDS = 10_000
+#: Seconds between two questions to parties none of which answers: first and longest.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 #: How many names a note has at most.
 _MOST_NAMES = 5
 
@@ -190,7 +192,8 @@ def wait_for_certificate(
 ) -> bool:
     """Go on asking whoever is present about a frozen model, without training.
 
-    Returns whether everyone has answered; a note names those who did not.
+    Returns whether everyone has answered; a note names those who did not. Where nobody answers, it
+    waits for as long as the settings' ``patience``.
 
     Parameters
     ----------
@@ -199,7 +202,7 @@ def wait_for_certificate(
     take
         Adds what they answered.
     """
-    silent = 0
+    silent, began, pause = 0, run.channel.elapsed, _FIRST_PAUSE
     for extra in range(1, CLOSING_ROUNDS + 1):
         asked = request(run.participation.present(run.iteration + extra))
         if asked.messages:
@@ -208,7 +211,14 @@ def wait_for_certificate(
             replies.stop_on_refusal()
             run.note_missing(replies.missing)
             take(replies)
-            silent = 0 if replies.answered else silent + 1
+            if replies.answered:
+                silent = 0
+            elif run.channel.elapsed - began < run.settings.patience:
+                # All that is left to do is to wait: who is away costs no time to ask.
+                run.channel.pause(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            else:
+                silent += 1
         if frozen.certificate is not None:
             return True
         if silent > MOST_SILENT:

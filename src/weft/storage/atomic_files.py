@@ -31,8 +31,21 @@ _DAMAGE = (OSError, ValueError, EOFError, KeyError, RuntimeError, BadZipFile, zl
 _PAUSE, _PATIENCE = 0.005, 120.0
 
 
+#: What others are told of a file that cannot be used: where it lies is nobody else's business.
+_UNTOLD = "cannot write down what it must keep; its own log says where and why"
+
+
 class StorageError(WeftError):
-    """A file could not be written."""
+    """A file could not be written; others are not told which."""
+
+    def __init__(self, reason: str = "", *, told: str | None = None) -> None:
+        if told is None:
+            told = _UNTOLD if os.sep in reason else reason
+        super().__init__(reason, told=told)
+
+
+class DamagedFile(StorageError):
+    """A file is not what was written, and never will be."""
 
 
 @contextmanager

@@ -14,13 +14,18 @@ from weft.storage.atomic_files import StorageError
 
 
 def refuse_existing(folder: Path) -> None:
-    """Refuse an output folder that is not empty, or a path that is not a folder."""
-    if folder.is_dir() and not any(folder.iterdir()):
-        return
-    if folder.exists():
+    """Refuse an output folder that is not empty, is no folder, or cannot be written."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(
             f"the output folder {folder} exists and is not empty; name another one with --out, or "
             "delete it first"
+        )
+    # The first that exists, in which the others are made.
+    above = next(path for path in folder.absolute().parents if path.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        raise ConfigError(
+            f"the output folder {folder} cannot be made, for {above} is no folder that can be "
+            "written; name another one with --out"
         )
 
 

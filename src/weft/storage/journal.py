@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from weft.storage.atomic_files import StorageError
+from weft.storage.atomic_files import DamagedFile, StorageError
 from weft.storage.framed_records import CutOff, Damage, framed, read_frames
 
 try:
@@ -169,7 +169,9 @@ class Journal:
             ) from None
 
     def _damaged(self) -> StorageError:
-        return StorageError(
-            f"{self.path} is damaged: a record in its middle is not what was written; restore it "
-            "from a backup, or start a new run"
+        # An older copy would let a party use pads a second time.
+        mend = "give the run up with --forget and start a new one, and restore nothing of it"
+        return DamagedFile(
+            f"{self.path} is damaged: a record in its middle is not what was written; {mend}",
+            told=f"its journal of the run is damaged; {mend}",
         )

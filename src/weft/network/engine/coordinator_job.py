@@ -29,6 +29,7 @@ from weft.network.run_results import RESULTS
 from weft.network.secure_session import SecureTransport
 from weft.network.serve_settings import read_serve_settings
 from weft.network.transport_interface import Stopped
+from weft.storage.atomic_files import StorageError
 
 log = logging.getLogger("weft.coordinator")
 
@@ -99,7 +100,8 @@ class CoordinatorController(Controller):
             self._progress.end("stopped", str(error))
         except WeftError as error:
             log.error("run %s: %s", self.run, error)
-            self._progress.end("failed", error.told)
+            whose = "the coordinator " if isinstance(error, StorageError) else ""
+            self._progress.end("failed", whose + error.told)
         except Exception as error:
             log.exception("run %s: the coordinator broke down", self.run)
             # Only the kind of error leaves: its text may hold sizes that are the coordinator's.

@@ -11,6 +11,7 @@ import ssl
 import time
 from collections.abc import Callable
 from contextlib import closing
+from datetime import datetime
 
 from weft.errors import ConfigError
 from weft.network.kits.open_kit import Kit
@@ -18,6 +19,8 @@ from weft.network.kits.open_kit import Kit
 #: Seconds for one try to reach the coordinator, and between two tries.
 _TRY, _PAUSE = 5.0, 1.0
 _LOOPBACK = ("localhost", "127.0.0.1")
+#: What OpenSSL finds wrong with a certificate's time.
+_OUT_OF_TIME = {9: "not valid yet", 10: "not valid any more"}
 
 
 class Unreachable(ConfigError):
@@ -63,6 +66,12 @@ def check_coordinator(kit: Kit) -> None:
             # The server speaks first; a refusal of our certificate shows only here.
             heard = tls.recv(1)
     except ssl.SSLCertVerificationError as error:
+        if error.verify_code in _OUT_OF_TIME:
+            raise ConfigError(
+                f"{where} shows a certificate that is {_OUT_OF_TIME[error.verify_code]} by the "
+                f"clock of this machine, which says {datetime.now():%Y-%m-%d %H:%M}; set the clock "
+                "if it is wrong, or else ask the organiser of the federation for a new kit"
+            ) from None
         raise ConfigError(
             f"{where} shows a certificate that this kit does not trust ({error.verify_message}); "
             "it is not that of your federation: ask its organiser"
