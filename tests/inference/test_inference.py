@@ -157,8 +157,10 @@ def test_breast_cancer_has_the_figures_of_statsmodels() -> None:
     assert summary.inflation[radius] == pytest.approx(expected, rel=1e-3)
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("kind", ["model", "robust"])
 def test_boston_is_that_of_least_squares(kind: str, data_dir: Path) -> None:
+    """A real table of thirteen columns; statsmodels judges smaller ones with every change."""
     table = load("boston", data_dir)
     x, y = np.asarray(table.block), np.asarray(table.labels, float)
     how = {"terms": OPEN, "lam": 1e-9, "iterations": 30, "inference": kind}

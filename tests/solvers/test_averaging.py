@@ -117,8 +117,12 @@ def test_one_full_step_on_rows_is_gradient_descent(tables, judge):
     np.testing.assert_allclose(judge.weights(trained.model, split)[0], w, rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.release
 def test_several_local_steps_on_unlike_rows_end_beside_the_optimum(tables, judge):
-    """What FedAvg is known for: local steps pull towards local minima."""
+    """What FedAvg is known for: local steps pull towards local minima.
+
+    That averages of tiles end somewhere else is in ``test_every_method.py`` with every change.
+    """
     table = tables.breast(120)
     ordered = table.rows(np.argsort(table.labels, kind="stable")).to_tile()
     parts = {f"p{k}": (ordered.rows(slice(30 * k, 30 * k + 30)),) for k in range(4)}
