@@ -12,7 +12,13 @@ from weft.guards.score_buckets import LEAVES, line_of
 from weft.losses import get_loss
 from weft.privacy.ledger.earlier_scores import ScoreMemory
 from weft.solvers.evaluation_settings import EvaluationSettings
-from weft.solvers.held_out_sums import EXACT, HeldOutLayout, party_part, places_of
+from weft.solvers.held_out_sums import (
+    EXACT,
+    HeldOutLayout,
+    party_part,
+    places_of,
+    told_groups,
+)
 
 LEAST, SAMPLES, SITES = 10, 400, 3
 LINE = line_of(LEAVES)
@@ -100,3 +106,25 @@ def test_who_of_an_interval_has_the_rare_outcome_changes_nothing_that_is_told():
         part = party_part(layout, scores[:, None], truth, levels, places, LOGISTIC, LEAST)
         told.append(part[EXACT:])
     np.testing.assert_allclose(told[0], told[1], atol=1e-9)
+
+
+@pytest.mark.parametrize("having", [0, 1, 9])
+def test_a_value_that_few_have_is_told_like_one_that_nobody_has(having):
+    """Before, a party with a few of them was in no bucket, which told who guesses that it has."""
+    scores, positive = drawn()
+    layout, levels = layout_of("income"), np.ones((SAMPLES, 1), int)
+    levels[:having] = 0
+    told = told_groups(layout, levels, LEAST)
+    places = places_of(layout, scores[:, None], told, LEAST)
+    nobody = counted(layout, scores, positive, np.ones((SAMPLES, 1), int), places)
+    assert (places >= 0).all()
+    assert (counted(layout, scores, positive, told, places) == nobody).all()
+
+
+@pytest.mark.parametrize(("sizes", "left"), [((30, 5, 365), 370), ((200, 195, 5), 200)])
+def test_groups_that_are_told_are_of_many_and_so_are_those_in_none(sizes, left):
+    layout = HeldOutLayout.of(EvaluationSettings(groups={"ward": (0.0, 1.0)}), 1, SITES)
+    told = told_groups(layout, np.repeat([0, 1, 2], sizes)[:, None], LEAST)
+    counts = np.bincount(told[:, 0], minlength=3)
+    assert ((counts == 0) | (counts >= LEAST)).all()
+    assert counts[2] == left

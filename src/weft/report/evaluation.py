@@ -12,7 +12,7 @@ from weft.array_types import Floats
 from weft.report.bucketed_scores import Buckets, Figure, Z
 from weft.report.calibration import calibration_of
 from weft.report.score_interval import wilson_interval
-from weft.solvers.held_out_sums import HeldOutSums
+from weft.solvers.held_out_sums import OTHER, HeldOutSums
 
 #: Points of a curve at most.
 _POINTS = 120
@@ -231,7 +231,7 @@ def _named(held_out: HeldOutSums) -> set[tuple[str, str]]:
     return {
         (name, level)
         for name, levels in held_out.layout.variables
-        if levels[-1] == "other"
+        if levels[-1] == OTHER
         for level in levels
     }
 

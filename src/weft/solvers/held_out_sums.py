@@ -38,6 +38,8 @@ EXACT = 7
 _PER_PLACE = 3
 #: Of every model: the sum of scores of all positive samples, and how far that may be off.
 _PER_MODEL = 2
+#: The group of samples that have none of the values listed.
+OTHER = "other"
 #: A group of all samples, where there are no others.
 EVERYONE = ("", ("",))
 
@@ -61,7 +63,7 @@ class HeldOutLayout:
     def of(cls, settings: EvaluationSettings, models: int, sites: int) -> HeldOutLayout:
         """For a run with so many parties."""
         found = [
-            (name, (*(f"{value:g}" for value in values), "other"))
+            (name, (*(f"{value:g}" for value in values), OTHER))
             for name, values in settings.groups.items()
         ]
         if settings.by_site:
@@ -90,6 +92,26 @@ class HeldOutLayout:
         """Exact sums, what is told of each model, and what of each place."""
         exact, by_model, places = np.split(numbers, [EXACT, EXACT + _PER_MODEL * self.models])
         return exact, by_model.reshape(self.models, _PER_MODEL), places.reshape(self.shape)
+
+
+def told_groups(layout: HeldOutLayout, levels: Ints, least: int) -> Ints:
+    """Groups as they may be told: of a group with few samples of a party, these are in none.
+
+    Whoever lists the value of a cell that it guesses would else see that a party has it, but not
+    ``least`` times. Where few samples of it are in no group, the smallest joins them.
+    """
+    told = levels.copy()
+    for variable, (_, names) in enumerate(layout.variables):
+        other = len(names) - 1
+        if names[-1] != OTHER:
+            continue
+        mine = told[:, variable]
+        counts = np.bincount(mine, minlength=other + 1)
+        mine[counts[mine] < least] = other
+        while 0 < (mine == other).sum() < least and (mine != other).any():
+            counts = np.bincount(mine[mine != other], minlength=other + 1)
+            mine[mine == np.where(counts > 0, counts, len(mine) + 1).argmin()] = other
+    return told
 
 
 def places_of(

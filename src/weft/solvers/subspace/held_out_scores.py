@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.array_types import Floats, Ints
 from weft.errors import ProtocolError
-from weft.solvers.held_out_sums import HeldOutLayout, party_part, places_of
+from weft.solvers.held_out_sums import HeldOutLayout, party_part, places_of, told_groups
 from weft.solvers.party_context import BookScores, PartyContext
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
@@ -73,7 +73,7 @@ class HeldOutScores:
         if model not in self._models:
             raise ProtocolError("a message asks for scores of a model that is not finished")
         left, layout = self._models[model], self._layout
-        levels = self._levels[left.rows]
+        levels = told_groups(layout, self._levels[left.rows], self._least)
         places = self._book(
             left.rows,
             layout.line.start,
