@@ -98,7 +98,8 @@ def test_an_unknown_set_up_is_refused(weft):
 def tracked(distances):
     length = len(distances)
     trips = np.arange(7, 7 + length)
-    return TrackedRun("fedhybrid", {}, np.array(distances), trips, np.arange(length))
+    found = np.array(distances)
+    return TrackedRun("fedhybrid", {}, found, found, found, trips, np.arange(length))
 
 
 def test_rows_hold_medians_over_seeds_and_say_where_most_runs_never_came():

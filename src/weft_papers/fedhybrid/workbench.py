@@ -41,6 +41,8 @@ class TrackedRun:
     distances
         (P − P*)/P* after 0, 1, 2, … iterations; the last is infinite where the parties refused to
         go on, since the weights grew without end.
+    errors, losses
+        ‖w − w*‖/‖w*‖ and P by then.
     round_trips
         Of all of them, matching and setting up included.
     updates
@@ -52,6 +54,8 @@ class TrackedRun:
     solver: str
     options: dict[str, Any]
     distances: Floats
+    errors: Floats
+    losses: Floats
     round_trips: NDArray[np.int64]
     updates: NDArray[np.int64]
     mu: float = math.nan
@@ -117,11 +121,11 @@ class Workbench:
         federation = Federation(
             self.split.parties, Preprocessing(overlap=self.split.overlap, confirmed=ONE_TABLE)
         )
-        best, trail = self.optimum.primal, _Trail()
+        trail = _Trail()
 
         def follow(record: Record) -> None:
             w = _weights(federation)
-            trail.add(w, (self.problem.primal(w) - best) / best, record.round_trips)
+            trail.add(w, self._standing(w), record.round_trips)
             if progress is not None:
                 progress(record)
             if trail.distances[-1] <= near:
@@ -137,6 +141,12 @@ class Workbench:
                 raise
             trail.distances[-1] = math.inf
         return trail.run(solver, options, _mu(federation))
+
+    def _standing(self, w: Floats) -> tuple[float, float, float]:
+        """(P − P*)/P*, ‖w − w*‖/‖w*‖ and P."""
+        best, loss = self.optimum, self.problem.primal(w)
+        error = float(np.linalg.norm(w - best.w) / np.linalg.norm(best.w))
+        return (loss - best.primal) / best.primal, error, loss
 
     def _settings(self, solver: str, options: dict[str, Any], iterations: int) -> Settings:
         return Settings(
@@ -162,16 +172,21 @@ class _Trail:
 
     def __init__(self) -> None:
         self.distances: list[float] = []
+        self._errors: list[float] = []
+        self._losses: list[float] = []
         self._trips: list[int] = []
         self._updates: list[int] = []
         self._last: Floats | None = None
 
-    def add(self, w: Floats, distance: float, round_trips: int) -> None:
-        """The model that an iteration begins with, and the round trips when it has ended."""
+    def add(self, w: Floats, standing: tuple[float, float, float], round_trips: int) -> None:
+        """The model that an iteration begins with, how good it is, and the round trips after it."""
         moved = self._last is not None and not np.array_equal(w, self._last)
         self._updates.append((self._updates[-1] if self._updates else 0) + moved)
         self._last = w
+        distance, error, loss = standing
         self.distances.append(distance)
+        self._errors.append(error)
+        self._losses.append(loss)
         self._trips.append(round_trips)
 
     def run(self, solver: str, options: dict[str, Any], mu: float) -> TrackedRun:
@@ -181,6 +196,8 @@ class _Trail:
             solver,
             options,
             np.array(self.distances),
+            np.array(self._errors),
+            np.array(self._losses),
             np.array(trips, np.int64),
             np.array(self._updates, np.int64),
             mu,
