@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -19,6 +20,7 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import OPEN
 from weft.privacy.ledger.run_booking import Ledger
 from weft.report.evaluation import evaluation_of
+from weft.report.page.evaluation_section import evaluation_section
 from weft.solvers.evaluation_settings import EvaluationSettings
 from weft.solvers.held_out_sums import EXACT, HeldOutLayout
 from weft.solvers.settings import Settings
@@ -223,6 +225,41 @@ def test_groups_are_of_a_column_that_every_label_holder_has(table):
         assert near(row["auc"], metrics.roc_auc_score(positive[mine], scores[mine]))
     with pytest.raises(WeftError, match=r"no column 'sex' for \[evaluation.groups\]"):
         train(CUTS["vertical"](table).parties, wanted)
+
+
+def test_groups_of_several_classes_are_judged_each_against_the_rest(table):
+    kind = np.digitize(table.block[:, 0] + 0.5 * table.block[:, 1], [-0.4, 0.4])
+    three = replace(table, labels=kind)
+    groups = EvaluationSettings(groups={"sex": (0.0, 1.0)})
+    wanted = msgspec.structs.replace(SETTINGS, evaluation=groups, folds=2)
+    # Of fewer than six times min_batch samples of a class none would be left out.
+    terms = msgspec.structs.replace(OPEN, min_batch=5)
+    federation, trained = train(CUTS["horizontal"](three).parties, wanted, terms)
+    ids, scores, truth = [], [], []
+    of = dict(zip(table.ids.tolist(), table.block[:, 5].tolist(), strict=True))
+    for party in federation.parties.values():
+        left = party._half.samples._held_out._models[0]
+        names = np.full(party.view.n_rows, "", dtype=object)
+        for own, rows in zip(party._matching.ids, party.view.tile_rows, strict=True):
+            names[rows[rows >= 0]] = own[rows >= 0]
+        ids += names[left.rows].tolist()
+        scores.append(left.scores)
+        truth.append(left.truth > 0)
+    sex = np.array([of[name] for name in ids])
+    scores, truth = np.concatenate(scores), np.concatenate(truth)
+    judged = evaluation_of(trained.result.held_out, [0, 1, 2], [])
+    page = evaluation_section(SimpleNamespace(is_comparison=False, summary={"evaluation": judged}))
+    assert "By group, each class against the rest" in str(page)
+    found = judged["groups"]
+    assert [(row["group"], row["class"]) for row in found] == [
+        (level, name) for name in ("0", "1", "2") for level in ("0", "1")
+    ]
+    for row in found:
+        mine, k = sex == float(row["group"]), int(row["class"])
+        assert row["samples"] == mine.sum()
+        assert row["positive"] == truth[mine, k].sum()
+        assert near(row["auc"], metrics.roc_auc_score(truth[mine, k], scores[mine, k]))
+        assert row["accuracy"] is None
 
 
 # ── two runs ──────────────────────────────────────────────────────────────────────────────────

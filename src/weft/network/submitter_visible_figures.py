@@ -116,7 +116,7 @@ _EVALUATION = {
     ),
     "groups": Each(
         {
-            **dict.fromkeys(("variable", "group", "majority"), exact),
+            **dict.fromkeys(("variable", "group", "class", "majority"), exact),
             **dict.fromkeys(("samples", "positive"), rough),
             **dict.fromkeys(("auc", "accuracy", "predicted", "observed", "slope"), _FIGURE),
         }

@@ -54,7 +54,9 @@ def evaluation_of(
         "probabilities": held_out.probabilities,
         "leaf": held_out.layout.line.width,
         "models": models,
-        "groups": _groups(held_out, sites) if len(models) == 1 else [],
+        "groups": [
+            row for k in range(len(models)) for row in _groups(held_out, sites, k, positive)
+        ],
     }
     return found
 
@@ -199,20 +201,27 @@ def _confusion(buckets: Buckets, threshold: float) -> dict[str, Any]:
     }
 
 
-def _groups(held_out: HeldOutSums, sites: Sequence[str]) -> list[dict[str, Any]]:
-    """The same by group, of two classes; without curves."""
+def _groups(
+    held_out: HeldOutSums, sites: Sequence[str], model: int, classes: Sequence[str]
+) -> list[dict[str, Any]]:
+    """The same by group, without curves, of one class against the rest.
+
+    Of several classes nothing is said at the threshold, by which none of them is predicted.
+    """
     found = []
     for variable, level, counts, sums in held_out.groups():
         if not counts.sum():
             continue
-        buckets = Buckets(held_out.layout.line, counts[0], sums[0])
+        buckets = Buckets(held_out.layout.line, counts[model], sums[model])
         row = _model(buckets, held_out)
-        confusion, calibration = row.get("confusion"), row.get("calibration")
+        confusion = row.get("confusion") if len(classes) == 1 else None
+        calibration = row.get("calibration")
         site = variable == "site" and (variable, level) not in _named(held_out)
         found.append(
             {
                 "variable": variable,
                 "group": sites[int(level)] if site else level,
+                "class": classes[model],
                 "samples": row["samples"],
                 "positive": row["positive"],
                 "auc": row["auc"],

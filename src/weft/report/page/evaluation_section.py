@@ -31,7 +31,7 @@ def evaluation_section(source: Source) -> Html:
         parts += [_plots(models[0], found), _figures(models[0], found)]
         parts += [_confusion(models[0], found), _groups(found)]
     else:
-        parts += [_whole(found), _by_class(models)]
+        parts += [_whole(found), _by_class(models), _groups_by_class(found)]
     parts += [el("p", said, cls="note") for said in _notes(found)]
     return section("evaluation", "Prediction", *parts)
 
@@ -289,6 +289,26 @@ def _groups(found: dict[str, Any]) -> Html:
     titles = ["group", "samples", "AUC", "accuracy", "most frequent class", "mean predicted",
               "observed", "calibration slope"]  # fmt: skip
     return table(titles, rows, caption="By group, at the threshold", numbers=range(1, len(titles)))
+
+
+def _groups_by_class(found: dict[str, Any]) -> Html:
+    """Groups of more than two classes."""
+    if not found["groups"]:
+        return Html()
+    rows = [
+        [
+            f"{row['variable']}: {row['group']}",
+            row["class"],
+            f"{row['samples']:,}",
+            f"{row['positive']:,}",
+            shown(row["auc"]),
+            shown(row["slope"], digits=2),
+        ]
+        for row in found["groups"]
+    ]
+    titles = ["group", "class", "samples", "of the class", "AUC", "calibration slope"]
+    caption = "By group, each class against the rest"
+    return table(titles, rows, caption=caption, numbers=range(2, len(titles)))
 
 
 def _whole(found: dict[str, Any]) -> Html:
