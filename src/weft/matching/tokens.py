@@ -26,10 +26,10 @@ Tokens = NDArray[np.uint64]
 def tokens_of(contents: Iterable[bytes], secret: Secret, purpose: str) -> Tokens:
     """Tokens of byte strings; the same string gives another token for another purpose."""
     start = blake2b(key=secret.derive("weft tokens", purpose.encode()).reveal(), digest_size=8)
-    digests = []
+    # A copy of the keyed state: the key is worked in once, not for every string.
+    digests, copy = [], start.copy
     for content in contents:
-        # A copy of the keyed state: the key is worked in once, not for every string.
-        state = start.copy()
+        state = copy()
         state.update(content)
         digests.append(state.digest())
     return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
