@@ -44,7 +44,7 @@ def forge(tiles, keys, folder):
         def __init__(self, handlers, **options):
             local = handlers[VICTIM].__self__
             site = Site(folder, lambda request: OpenedParty(self.make(request, local)))
-            site.answer(encode(Hello("r", pack({}))))
+            site.answer(encode(Hello.of("r", pack({}))))
             done = [0]
 
             def send(number, phase, fields):

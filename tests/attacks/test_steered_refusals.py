@@ -67,7 +67,7 @@ def told_of(kind, size):
 def answer(folder, open_party):
     """The sentence that the coordinator, and after it the submitter, gets."""
     site = Site(folder, open_party)
-    return decode_reply(site.answer(encode(Hello("run-1", pack({"about": "a test"}))))).reason
+    return decode_reply(site.answer(encode(Hello.of("run-1", pack({"about": "a test"}))))).reason
 
 
 @pytest.mark.parametrize("kind", SEATS)

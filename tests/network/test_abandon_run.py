@@ -57,7 +57,7 @@ def kept(place):
 
 
 def hello(place):
-    return decode_reply(place.site.answer(encode(Hello(RUN, pack({"about": "a test"})))))
+    return decode_reply(place.site.answer(encode(Hello.of(RUN, pack({"about": "a test"})))))
 
 
 def test_a_run_that_is_given_up_is_deleted_everywhere_and_cannot_be_taken_up_again(scene):

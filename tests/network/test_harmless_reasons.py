@@ -55,7 +55,7 @@ def refusal(tmp_path, task, held, new=None, *, tells=True):
         lambda request: OpenedParty(member.open_party(request.plan, request.memory, "r-1")),
         tells_columns=tells,
     )
-    return decode_reply(site.answer(encode(Hello("r-1", pack(task.told()))))).reason
+    return decode_reply(site.answer(encode(Hello.of("r-1", pack(task.told()))))).reason
 
 
 def training(loss="squared"):

@@ -296,7 +296,7 @@ def _renamed(packed):
         return packed
     plan = unpack(envelope.plan)
     plan["task"] = plan["task"].replace(f'"asker":"{ASKER}"', '"asker":"north"')
-    return encode(Hello(envelope.run, pack(plan)))
+    return encode(Hello.of(envelope.run, pack(plan)))
 
 
 @pytest.mark.parametrize(

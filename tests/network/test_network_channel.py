@@ -368,7 +368,7 @@ def test_hello_names_who_is_missing_and_tells_the_others_that_nothing_comes_of_i
 
 
 def test_hello_stops_at_once_where_a_party_refuses(world):
-    begun = Hello("run-1", pack({"about": "something else"}))
+    begun = Hello.of("run-1", pack({"about": "something else"}))
     world.transport.places["east"].site.answer(encode(begun))
     channel = NetworkChannel(world.transport, "run-1", Journal(world.folder / "other"))
     with pytest.raises(ProtocolError, match=r"refused: east \(run run-1 was begun here with anot"):
@@ -380,7 +380,7 @@ def test_hello_stops_at_once_where_a_party_refuses(world):
 def test_replies_that_do_not_fit_are_refusals(world, monkeypatch):
     channel = world.start()
     wrong = {
-        "north": encode(Welcome(b"")),
+        "north": encode(Welcome.of(b"")),
         "south": encode(Worked(7, [pack({})], [0.0], [])),
         "east": encode(Worked(1, [], [], [])),
     }

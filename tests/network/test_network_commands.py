@@ -16,6 +16,7 @@ from importlib import import_module
 import pytest
 from kitted import ANNA, kit_of, refusal, sentence, write
 
+from weft import __version__
 from weft.cli import network
 from weft.crypto.keys import new_keys
 from weft.federation.messages import RELEASE, TAKE_MODEL
@@ -255,6 +256,9 @@ def server(monkeypatch):
 WAIT = Wait(phase="match.tokens", parties=["south"], seconds=12, limit=300, why="is not connected")
 
 
+VERSIONS = {"coordinator": __version__, "north": "0.0.9"}
+
+
 def test_status_tells_runs_that_are_over_from_those_that_failed(place, weft, server):
     server(
         job("a", "5", "RUNNING"),
@@ -264,13 +268,14 @@ def test_status_tells_runs_that_are_over_from_those_that_failed(place, weft, ser
         # An earlier try of the same run does not count.
         job("b", "1", "FINISHED:EXECUTION_EXCEPTION"),
         job("e", "0", "FINISHED:EXECUTION_EXCEPTION"),
-        reports={"5": Report(run="a", state="running", wait=WAIT)},
+        reports={"5": Report(run="a", state="running", wait=WAIT, versions=VERSIONS)},
     )
     kit = kit_of(place, ANNA)
     _, out, _ = weft("status", kit)
     assert out.splitlines() == [
         "Connected: north, south.",
         "a: running, submitted today",
+        f"  other versions of Weft than here ({__version__}): north 0.0.9",
         "  waits for south (is not connected): sending tokens of ids and columns, since 12 s, for "
         "300 s at most",
         "b: over, submitted today",
@@ -280,6 +285,8 @@ def test_status_tells_runs_that_are_over_from_those_that_failed(place, weft, ser
     ]
     told = json.loads(weft("status", kit, "--json")[1])
     assert [run["state"] for run in told["runs"]][:3] == ["running", "over", "failed"]
+    assert told["weft"] == __version__
+    assert told["runs"][0]["versions"] == VERSIONS
     assert told["runs"][0]["wait"]["parties"] == ["south"]
     assert told["runs"][1]["wait"] is None
     assert told["runs"][2]["sentence"] == "party south refuses this"

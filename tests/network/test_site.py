@@ -50,7 +50,7 @@ def work(number, answered=0, last=0, run=RUN, **message):
 
 
 def begin(place, run=RUN):
-    reply = ask(place, Hello(run, PLAN))
+    reply = ask(place, Hello.of(run, PLAN))
     assert isinstance(reply, Welcome)
     return reply
 
@@ -144,7 +144,7 @@ def test_hello_again_resumes_with_the_same_plan_only(place, restart):
         place.kill()
     assert begin(place) == first
     assert place.toy.state == state
-    assert "another plan" in refusal(ask(place, Hello(RUN, pack({"about": "else"}))))
+    assert "another plan" in refusal(ask(place, Hello.of(RUN, pack({"about": "else"}))))
 
 
 def test_what_fails_counts_as_not_done(place, caplog):
@@ -184,7 +184,7 @@ def test_a_party_that_refused_answers_nothing_more_in_that_run(place, fail, rest
     if restart:
         place.kill()
     told = {refusal(ask(place, question)) for question in (
-        work(2, 1, 1, fail=fail), work(2, 1, 1), work(3, 1, 1), work(1), Hello(RUN, PLAN),
+        work(2, 1, 1, fail=fail), work(2, 1, 1), work(3, 1, 1), work(1), Hello.of(RUN, PLAN),
     )}  # fmt: skip
     assert len(told) == 1
     assert "has left run run-1" in told.pop()
@@ -213,7 +213,7 @@ def test_what_a_full_disk_stopped_is_worked_on_when_it_is_asked_again(tmp_path):
             return reply
 
     site = Site(tmp_path / "site", lambda request: OpenedParty(Full("north")))
-    site.answer(encode(Hello(RUN, PLAN)))
+    site.answer(encode(Hello.of(RUN, PLAN)))
     site.answer(encode(work(1)))
     (tmp_path / "full").touch()
     reply = decode_reply(site.answer(encode(work(2, 1, 1))))
@@ -280,7 +280,7 @@ def test_nobody_else_is_told_of_samples_columns_or_places_on_the_disk(tmp_path, 
     while troubles:
         # A refusal ends a run, so that each is met in one of its own.
         run = f"run-{len(troubles)}"
-        decode_reply(site.answer(encode(Hello(run, PLAN))))
+        decode_reply(site.answer(encode(Hello.of(run, PLAN))))
         reply = decode_reply(site.answer(encode(work(1, run=run))))
         assert not any(secret in reply.reason for secret in secrets), reply
         assert "its own log says" in reply.reason
@@ -292,13 +292,13 @@ def test_nobody_else_is_told_of_samples_columns_or_places_on_the_disk(tmp_path, 
         raise DataError("row 3 of patients.csv: sample 's41' has the label 7")
 
     other = Site(tmp_path / "south", unfit)
-    reply = decode_reply(other.answer(encode(Hello(RUN, PLAN))))
+    reply = decode_reply(other.answer(encode(Hello.of(RUN, PLAN))))
     assert "s41" not in refusal(reply)
     assert "patients" not in refusal(reply)
 
 
 def test_damage_and_other_versions_are_told_in_a_sentence(place):
-    packed = encode(Hello(RUN, PLAN))
+    packed = encode(Hello.of(RUN, PLAN))
     assert isinstance(decode_reply(place.site.answer(flipped(packed))), Garbled)
     assert isinstance(decode_reply(place.site.answer(b"")), Garbled)
     begin(place)
@@ -335,7 +335,7 @@ def test_the_end_closes_the_party_deletes_the_folder_and_is_remembered(place, tm
     place.kill()
     # Whoever did not hear the answer asks again.
     assert ask(place, End(RUN, True, 0)) == Ended([1])
-    assert "is over here since 20" in refusal(ask(place, Hello(RUN, PLAN)))
+    assert "is over here since 20" in refusal(ask(place, Hello.of(RUN, PLAN)))
     assert "is over here since 20" in refusal(ask(place, work(2, 1, 1)))
     (entry,) = place.site.runs()
     assert (entry.run, entry.how) == (RUN, "over")
@@ -386,7 +386,7 @@ def test_runs_are_counted_and_limited(tmp_path):
     refusal(ask(place, work(1, run="c", fail="refuse")))
     place.kill()
     ask(place, End("c", False, 0))
-    assert "takes part in 2 run(s) at most" in refusal(ask(place, Hello("d", PLAN)))
+    assert "takes part in 2 run(s) at most" in refusal(ask(place, Hello.of("d", PLAN)))
     assert not (tmp_path / "north" / "runs" / "d").exists()
 
 
@@ -396,7 +396,7 @@ def test_a_party_that_will_not_take_part_says_why_and_keeps_nothing(tmp_path):
 
     site = Site(tmp_path / "site", refuse, most_runs=1)
     for run in ("a", "b"):
-        reply = decode_reply(site.answer(encode(Hello(run, PLAN))))
+        reply = decode_reply(site.answer(encode(Hello.of(run, PLAN))))
         assert refusal(reply) == "no runs about a test"
         assert not (tmp_path / "site" / "runs" / run).exists()
     assert site.runs() == []
@@ -413,7 +413,7 @@ def test_a_ping_is_answered_while_the_party_works_and_a_second_envelope_waits(tm
             return super().on(phase, message)
 
     site = Site(tmp_path / "site", lambda request: OpenedParty(Slow("north")))
-    site.answer(encode(Hello(RUN, PLAN)))
+    site.answer(encode(Hello.of(RUN, PLAN)))
     threads = [threading.Thread(target=site.answer, args=(encode(work(n)),)) for n in (1, 2)]
     threads[0].start()
     assert inside.wait(10)

@@ -110,7 +110,7 @@ def test_a_sites_log_says_what_a_run_has_exposed(halves, tmp_path, caplog):
     assert "its 120 shared samples, of 120 as many as another" in party.exposure
 
     site = Site(tmp_path / "site", lambda request: OpenedParty(party))
-    site.answer(encode(Hello("run-1", pack({"about": "a test"}))))
+    site.answer(encode(Hello.of("run-1", pack({"about": "a test"}))))
     with caplog.at_level(logging.INFO, logger="weft.site"):
         decode_reply(site.answer(encode(End("run-1", True, 0))))
     (line,) = [said for said in caplog.messages if "exposed" in said]

@@ -259,6 +259,7 @@ def status(kit: KitFolder, json: AsJson = False) -> None:
 
     With a site's kit, the runs that the site takes or took part in; nothing is asked then.
     """
+    from weft import __version__
     from weft.cli.console import say, say_json
     from weft.network.kits.open_kit import Kit
 
@@ -273,7 +274,7 @@ def status(kit: KitFolder, json: AsJson = False) -> None:
             newest.setdefault(found.run, found)
         entries = [_entry(session, run) for run in newest.values()]
     if json:
-        say_json({"connected": parties, "runs": entries})
+        say_json({"weft": __version__, "connected": parties, "runs": entries})
         return
     say(f"Connected: {', '.join(parties) or 'no party'}.")
     if not entries:
@@ -282,6 +283,10 @@ def status(kit: KitFolder, json: AsJson = False) -> None:
         where = f" · {entry['progress']}" if entry["progress"] else ""
         why = f": {entry['sentence']}" if entry["state"] == "failed" else ""
         say(f"{entry['run']}: {entry['state']}, submitted {entry['submitted']}{where}{why}")
+        others = {name: v for name, v in entry["versions"].items() if v != __version__}
+        if others:
+            told = ", ".join(f"{name} {version}" for name, version in others.items())
+            say(f"  other versions of Weft than here ({__version__}): {told}")
         if entry["wait"]:
             say(f"  {wait_text(entry['wait'])}")
 
@@ -402,6 +407,7 @@ def _entry(session: Session, run: RunInfo) -> dict[str, Any]:
         "sentence": "" if ending is None else ending.sentence,
         "submitted": run.submitted,
         "progress": progress,
+        "versions": {} if ending is None else ending.versions,
         "wait": None if report is None or report.wait is None else to_builtins(report.wait),
     }
 

@@ -9,6 +9,7 @@ from secrets import token_bytes
 
 import msgspec
 
+from weft import __version__
 from weft.errors import ConfigError, PartyAway, ProtocolError
 from weft.network import clock
 from weft.network.discard_run import SUBMITTER, TASK, delete_folder
@@ -114,6 +115,7 @@ def _run(transport: Transport, folder: Path, task: Task, progress: Progress, rec
         except ProtocolError:
             begun = len(journal) > 0
             raise
+        progress.versions = {"coordinator": __version__, **channel.versions}
         progress.begin(transport.parties, kind.name, exact_bytes=kind.exact_bytes)
 
         def tell(record: IterationRecord) -> None:

@@ -16,13 +16,17 @@ from zlib import crc32
 
 import msgspec
 
+from weft import __version__
 from weft.errors import ProtocolError
+from weft.network.versions import OtherVersion
 
-_MARK, _VERSION = b"WEFT", 2
+_MARK, _VERSION = b"WEFT", 3
 _HEAD = struct.Struct("<4sHI")
 
 #: A run's name, which is also the name of its folder.
 RunName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
+#: A version of Weft.
+Version = Annotated[str, msgspec.Meta(max_length=40)]
 #: Number of an exchange, from 1 on; 0: none yet.
 Number = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
 
@@ -39,10 +43,16 @@ class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True)
 
 
 class Hello(_Struct, frozen=True):
-    """Take part in a run, which goes by a plan: a packed message."""
+    """Take part in a run, which goes by a plan: a packed message. ``weft``: whose version asks."""
 
     run: RunName
     plan: bytes
+    weft: Version
+
+    @classmethod
+    def of(cls, run: str, plan: bytes) -> Hello:
+        """From this version of Weft."""
+        return cls(run, plan, __version__)
 
 
 class Work(_Struct, frozen=True):
@@ -84,9 +94,15 @@ class End(_Struct, frozen=True):
 
 
 class Welcome(_Struct, frozen=True):
-    """It takes part; the announcement is a packed message."""
+    """It takes part; the announcement is a packed message, ``weft`` its version."""
 
     announcement: bytes
+    weft: Version
+
+    @classmethod
+    def of(cls, announcement: bytes) -> Welcome:
+        """From this version of Weft."""
+        return cls(announcement, __version__)
 
 
 class Worked(_Struct, frozen=True):
@@ -173,7 +189,7 @@ def _decode(packed: bytes, decoder: msgspec.msgpack.Decoder[_T], what: str) -> _
     if mark != _MARK or check != _check(version, body):
         raise Damaged(f"{what} was damaged on the way")
     if version != _VERSION:
-        raise ProtocolError(
+        raise OtherVersion(
             f"{what} is of version {version} of the protocol, but here is version {_VERSION}; "
             "install the same version of Weft on both sides"
         )

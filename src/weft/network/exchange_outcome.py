@@ -49,10 +49,11 @@ class NoAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_li
 
 
 class RunStarted(_Struct, frozen=True):
-    """The run began: its plan and every party's announcement, packed."""
+    """The run began: its plan and every party's announcement, packed, and version of Weft."""
 
     plan: bytes
     announcements: dict[str, bytes]
+    versions: dict[str, str]
 
 
 class ExchangeOutcome(_Struct, frozen=True):

@@ -11,6 +11,7 @@ from weft.errors import ProtocolError
 from weft.network import clock
 from weft.network.envelope import Failed, Ping, Pong, decode_reply, encode
 from weft.network.transport_interface import Stopped, Transport
+from weft.network.versions import OtherVersion
 from weft.protocol import Failure
 
 log = logging.getLogger("weft.network")
@@ -132,6 +133,9 @@ def _why_not(answer: bytes | Failure) -> str | None:
         return answer.reason
     try:
         reply = decode_reply(answer)
+    except OtherVersion:
+        # It was updated meanwhile, and will not get ready: the next envelope says so.
+        return None
     except ProtocolError as error:
         return str(error)
     if isinstance(reply, Pong):

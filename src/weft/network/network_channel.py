@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from weft import __version__
 from weft.errors import ProtocolError
 from weft.network import clock
 from weft.network.current_wait import CLOSING, GREETING, Waits
@@ -27,6 +28,7 @@ from weft.network.exchange_outcome import (
 from weft.network.liveness import Liveness
 from weft.network.presence_replay import Absence, Missed, Presence
 from weft.network.transport_interface import Transport
+from weft.network.versions import OtherVersion, check_version
 from weft.protocol import (
     Channel,
     Failure,
@@ -92,6 +94,8 @@ class NetworkChannel(Channel):
     ----------
     presence
         Which parties missed which exchange.
+    versions
+        Every party's version of Weft, once it has said hello.
     """
 
     def __init__(
@@ -110,6 +114,7 @@ class NetworkChannel(Channel):
         self._timeouts = timeouts or Timeouts()
         self.transcript, self._sink = sink_of(record)
         self.presence = Presence()
+        self.versions: dict[str, str] = {}
         self._liveness = Liveness(transport, run, self._timeouts.ping)
         self._past = iter(journal)
         self._next = self._read_on()
@@ -190,23 +195,29 @@ class NetworkChannel(Channel):
                 )
             greeted, self._next = self._next, self._read_on()
         else:
-            greeted = RunStarted(packed, self._greet(packed, limit))
+            found = self._greet(packed, limit)
+            greeted = RunStarted(
+                packed,
+                {party: welcome.announcement for party, welcome in found.items()},
+                {party: welcome.weft for party, welcome in found.items()},
+            )
             self._journal.append(write_record(greeted))
             self._set = 0.0, clock.now()
+        self.versions = greeted.versions
         return {party: unpack(said) for party, said in greeted.announcements.items()}
 
-    def _greet(self, plan: bytes, limit: float) -> dict[str, bytes]:
-        found: dict[str, bytes] = {}
+    def _greet(self, plan: bytes, limit: float) -> dict[str, Welcome]:
+        found: dict[str, Welcome] = {}
         waits = self._waits.asking(
             GREETING, self.parties, limit, lambda: [p for p in self.parties if p not in found]
         )
         with waits:
-            return self._greet_all(encode(Hello(self._run, plan)), limit, found)
+            return self._greet_all(encode(Hello.of(self._run, plan)), limit, found)
 
     def _greet_all(
-        self, envelope: bytes, limit: float, found: dict[str, bytes]
-    ) -> dict[str, bytes]:
-        """Fill ``found`` with the announcement of every party."""
+        self, envelope: bytes, limit: float, found: dict[str, Welcome]
+    ) -> dict[str, Welcome]:
+        """Fill ``found`` with the welcome of every party."""
         until, timeout = clock.now() + limit, _FIRST_HELLO
         while True:
             left = max(0.0, until - clock.now())
@@ -215,10 +226,11 @@ class NetworkChannel(Channel):
             for party, reply in ask(
                 self._transport, waiting, min(timeout, max(left, _PAUSE))
             ).items():
+                failure = _unfit(reply) if isinstance(reply, Welcome) else failure_of(reply)
                 if isinstance(reply, Welcome):
-                    found[party] = reply.announcement
-                else:
-                    missing[party] = failure_of(reply)
+                    found[party] = reply
+                if failure is not None:
+                    missing[party] = failure
             refused = {p: f for p, f in missing.items() if f.kind == "refused"}
             if not missing:
                 return {party: found[party] for party in self.parties}
@@ -430,6 +442,15 @@ class NetworkChannel(Channel):
     def _read_on(self) -> RunStarted | ExchangeOutcome | None:
         record = next(self._past, None)
         return None if record is None else read_record(record)
+
+
+def _unfit(welcome: Welcome) -> Failure | None:
+    """Why a party that would take part cannot: its version."""
+    try:
+        check_version(__version__, "the coordinator", welcome.weft)
+    except OtherVersion as error:
+        return Failure("refused", str(error))
+    return None
 
 
 def _checksums(envelopes: Mapping[str, bytes]) -> dict[str, int]:

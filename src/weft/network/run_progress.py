@@ -55,6 +55,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         Whether there is something to resume or abandon.
     wait
         What it waits for at the moment.
+    versions
+        Weft's versions, of ``coordinator`` and of every party that has said hello.
     """
 
     run: str
@@ -66,6 +68,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     sentence: str = ""
     kept: bool = True
     wait: Wait | None = None
+    versions: dict[str, str] = {}
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON values."""
@@ -85,11 +88,14 @@ class Progress:
     ----------
     waits
         Is told what the run waits for.
+    versions
+        As in :class:`Report`.
     """
 
     def __init__(self, run: str) -> None:
         self.run = run
         self.waits = Waits()
+        self.versions: dict[str, str] = {}
         self._lock = Lock()
         self._state: State = "starting"
         self._sentence = ""
@@ -164,6 +170,7 @@ class Progress:
                 parties=list(self._parties),
                 away=dict(self._away),
                 sentence=self._sentence,
+                versions=dict(self.versions),
                 wait=self.waits.current() if self._state in ("starting", "running") else None,
             )
 

@@ -25,6 +25,7 @@ from weft.network.envelope import (
 )
 from weft.network.run_index import IndexedRun, RunIndex
 from weft.network.site_run import RETURNING, OpenParty, SiteRun
+from weft.network.versions import OtherVersion, check_version
 from weft.protocol import pack
 from weft.storage.atomic_files import DamagedFile, StorageError
 
@@ -148,6 +149,7 @@ class Site:
     # ── what it is asked ──────────────────────────────────────────────────────────────────
 
     def _hello(self, hello: Hello) -> Welcome:
+        check_version(hello.weft, "the coordinator")
         with self._lock:
             self._check_open(hello.run)
             if self._index.get(hello.run) is None:
@@ -158,7 +160,7 @@ class Site:
                 return self._begin(known, hello)
             announcement = pack(known.resume(hello))
             self._enter(known.run)
-            return Welcome(announcement)
+            return Welcome.of(announcement)
 
     def _begin(self, new: SiteRun, hello: Hello) -> Welcome:
         try:
@@ -170,7 +172,7 @@ class Site:
             new.delete()
             raise
         log.info("run %s: takes part", new.run)
-        return Welcome(announcement)
+        return Welcome.of(announcement)
 
     def _enter(self, run: str) -> None:
         """Count a run, once."""
@@ -197,7 +199,7 @@ class Site:
             with self._lock:
                 entry = self._index.get(run)
                 known = self._known(run) if entry is None or not entry.ended else None
-        except DamagedFile:
+        except (DamagedFile, OtherVersion):
             known = None
         if known is None or not known.begun:
             # The next envelope is refused with a better reason.

@@ -18,6 +18,7 @@ from weft.crypto.replay_log import Memory
 from weft.errors import ProtocolError, WeftError
 from weft.network.envelope import Hello, Work, Worked, decode_envelope, encode
 from weft.network.randomness_store import RandomnessStore
+from weft.network.versions import check_version
 from weft.protocol import Fields, Message, Phase, fields_of, pack, phase_named, unpack
 from weft.protocol.transcript import TRANSCRIPT_BYTES, reply_hash
 from weft.report.json_values import rounded
@@ -256,6 +257,8 @@ class SiteRun:
                 continue
             envelope = decode_envelope(record)
             if isinstance(envelope, Hello):
+                # This site may have been updated meanwhile.
+                check_version(envelope.weft, f"the coordinator of run {self.run}")
                 self._plan = envelope.plan
             elif isinstance(envelope, Work):
                 self._numbers.append(envelope.number)
