@@ -276,6 +276,14 @@ def test_rows_of_norm_one_are_run_once(findings):
     assert findings.stand_in(mnist) == mnist
 
 
+def test_the_page_has_other_readings_of_the_problem(findings, tmp_path):
+    results = ResultsFolder(tmp_path)
+    found = {"loss": 0.0731, "accuracy": 0.9, "how": "dual ascent"}
+    results.keep_candidate("mnist", "cut short", found)
+    page = to_markdown(Findings(findings.plan, results), command="", about=[], note="")
+    assert "| MNIST | cut short | 0.0731 | 90.0% | dual ascent | 0.07242 |" in page
+
+
 def test_the_page_says_what_was_found(findings):
     page = to_markdown(findings, command="weft reproduce hyfdca", about=["x"], note="Shortened.")
     assert "| HyFDCA, in the paper | 36 of 36 | 33 of 36 | – | – |" in page

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -28,7 +30,7 @@ class Changes:
 
     def __init__(self, slots: int) -> None:
         self.stamp = np.zeros(slots, np.int32)
-        self._log: list[tuple[int, NDArray[np.int64]]] = []
+        self._log: deque[tuple[int, NDArray[np.int64]]] = deque()
         self._logged = 0
         #: The log knows every change after this iteration.
         self._complete_after = 0
@@ -39,13 +41,15 @@ class Changes:
         self._logged += len(slots)
         # A log longer than the stamps would cost more than they do.
         while self._logged > len(self.stamp):
-            self._complete_after, dropped = self._log.pop(0)
+            self._complete_after, dropped = self._log.popleft()
             self._logged -= len(dropped)
 
     def among(self, mine: NDArray[np.int64], iteration: int) -> NDArray[np.int64]:
         """Positions in ``mine`` (ascending) of the slots that changed after ``iteration``."""
         if iteration >= self._complete_after:
-            recent = [slots for when, slots in self._log if when > iteration]
+            # Newest first: a log of tens of thousands of iterations is not read to its begin.
+            newer = takewhile(lambda entry: entry[0] > iteration, reversed(self._log))
+            recent = [slots for _, slots in newer]
             if not recent:
                 return np.zeros(0, np.int64)
             if 8 * sum(len(slots) for slots in recent) < len(mine):
@@ -59,14 +63,14 @@ class Changes:
     def copy(self) -> Changes:
         other = Changes(0)
         other.restore(self.stamp.copy(), self._complete_after)
-        other._log = list(self._log)
+        other._log = self._log.copy()
         other._logged = self._logged
         return other
 
     def restore(self, stamp: NDArray[np.int32], iteration: int) -> None:
         """Stamps as they were at an iteration; the log begins anew."""
         self.stamp = stamp
-        self._log, self._logged, self._complete_after = [], 0, iteration
+        self._log, self._logged, self._complete_after = deque(), 0, iteration
 
 
 class LatestValues(Totals):

@@ -106,9 +106,14 @@ class Findings:
         self.plan, self._results = plan, results
         # Read once: figures and tables ask for them over and over.
         self._curve, self._optimum = cache(results.curve), cache(self.optimum)
+        self._line, self._compared = cache(self._line_of), cache(self._all_of)
 
     def central(self, data: str) -> dict[str, Any]:
         return self._results.central(data, self.plan.seed) or {}
+
+    def candidates(self, data: str) -> dict[str, dict[str, Any]]:
+        """Optima of other readings of the problem."""
+        return self._results.candidates(data)
 
     def optimum(self, data: str) -> float:
         """P*: liblinear's, or the lowest P that any run came to, should it be lower."""
@@ -126,10 +131,11 @@ class Findings:
         """How far runs are to go, and how many of those that are compared go as far."""
         compared = [case for case in self.plan.cases() if self.plan.compared(case)]
         lines = [self.line(case, "iterations") for case in compared]
-        there = sum(line is not None and _comparable(line) for line in lines)
-        return (
-            f"{self.plan.note} Of {len(compared)} runs to compare {there} go to equal iterations."
-        )
+        there = sum(_comparable(line) for line in lines)
+        if there == len(compared):
+            return self.plan.note
+        wanted = self.plan.note.replace("Length:", "Wanted:", 1)
+        return f"{wanted} Of {len(compared)} runs to compare, {there} are there to the end."
 
     def length(self, case: Case) -> int | None:
         """Iterations that were run; None: none."""
@@ -146,6 +152,9 @@ class Findings:
 
         ``share`` is how much of the seconds of equal time is looked at.
         """
+        return self._line(case, mode, share)
+
+    def _line_of(self, case: Case, mode: Mode, share: float) -> Line | None:
         target = self.plan.target(case)
         target = target._replace(seconds=share * target.seconds)
         if mode != "iterations" and not target.seconds:
@@ -190,13 +199,17 @@ class Findings:
     def case(self, data: str, number: int, method: Method) -> Case:
         return Case(data, number, method, self.plan.seed)
 
-    def comparisons(self, method: Method) -> Iterator[Comparison]:
+    def comparisons(self, method: Method) -> Sequence[Comparison]:
         """36 of each mode, at most: three data sets and settings, two others, two respects."""
-        for data in self.plan.data:
-            paper = data_sets()[data]
-            for setting in paper.compared:
-                number = paper.settings.index(setting)
-                yield from self._compare(data, number, method)
+        return self._compared(method)
+
+    def _all_of(self, method: Method) -> Sequence[Comparison]:
+        return [
+            comparison
+            for data in self.plan.data
+            for setting in data_sets()[data].compared
+            for comparison in self._compare(data, data_sets()[data].settings.index(setting), method)
+        ]
 
     def _compare(self, data: str, number: int, method: Method) -> Iterator[Comparison]:
         case = self.case(data, number, method)

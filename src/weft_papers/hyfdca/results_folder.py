@@ -81,6 +81,15 @@ class ResultsFolder:
         entry = self._read().get((f"{data}-{seed}", "central"))
         return None if entry is None else entry.central
 
+    def candidates(self, data: str) -> dict[str, dict[str, Any]]:
+        """Optima of other readings of a problem, by what they are."""
+        begin, found = f"{data}-candidate-", self._read().values()
+        some = [e for e in found if e.key.startswith(begin) and e.central is not None]
+        return {entry.key.removeprefix(begin): entry.central or {} for entry in some}
+
+    def keep_candidate(self, data: str, told: str, found: dict[str, Any]) -> None:
+        self._keep(Entry(f"{data}-candidate-{told}", central=found))
+
     def keep_costs(self, case: Case, costs: Costs) -> None:
         self._keep(Entry(case.key, costs=costs))
 

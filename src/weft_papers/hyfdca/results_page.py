@@ -60,6 +60,7 @@ def to_markdown(findings: Findings, *, command: str, about: Sequence[str], note:
         "## Table 5: central training",
         "",
         *_central(findings),
+        *_candidates(findings),
         *_cost_tables(findings),
     ]
     return "\n".join(parts).rstrip() + "\n"
@@ -283,6 +284,27 @@ def _central(findings: Findings) -> list[str]:
         )
     return [
         *_table(["data", "P", "lowest P of all runs", "accuracy", "by", "the paper's"], rows),
+        "",
+    ]
+
+
+def _candidates(findings: Findings) -> list[str]:
+    """P* of other readings of the problems, beside the paper's."""
+    rows = []
+    for data in findings.plan.data:
+        paper = data_sets()[data]
+        for told, found in findings.candidates(data).items():
+            loss, accuracy = float(found["loss"]), float(found["accuracy"])
+            cells = [paper.title, told, f"{loss:.4g}", _percent(accuracy), str(found["how"])]
+            rows.append([*cells, f"{paper.loss:g}"])
+    if not rows:
+        return []
+    heads = ["data", "otherwise as above, but", "P*, a class", "accuracy", "by", "the paper's"]
+    return [
+        "What P* is on other readings of the problems "
+        "(`python -m weft_papers.hyfdca.central_candidates docs/results/hyfdca`):",
+        "",
+        *_table(heads, rows),
         "",
     ]
 
