@@ -46,6 +46,8 @@ _UNLIMITED = 10**9
 _AUTO_ITERATIONS = 50
 #: Iterations that say what one costs, where only that is wanted.
 _COUNTED = 20
+#: Settings that say which run it is.
+_TELLING = ("solver", "local", "iic", "participation", "options", "certify_every", "lam", "seed")
 _LOCAL_METHODS: tuple[Method, Method] = ("hyfdca", "safe")
 #: File of a run that is not finished.
 _STATE = "state.npz"
@@ -146,10 +148,13 @@ def measure(case: Case) -> Costs | None:
 
 
 def settings_of(case: Case) -> str:
-    """What a case is run with, but for λ in other units; a change of it is another run."""
-    # The same however long it goes on, so that a longer run can take up a shorter one.
-    cipher = "pad" if case.encrypts else "plain"
-    return case.settings(case.paper.lam, _UNLIMITED, cipher).to_json()
+    """What a case is run with, but for λ in other units; a change of it is another run.
+
+    Only what the case says: settings that Weft gets later leave finished runs as they are.
+    """
+    settings = case.settings(case.paper.lam, _UNLIMITED)
+    told = {name: getattr(settings, name) for name in _TELLING}
+    return msgspec.json.encode(told).decode()
 
 
 def _federation(data: SettingData) -> Federation:
