@@ -67,4 +67,14 @@ def _hyfem(folder: Path) -> list[str]:
     return write_report(folder)
 
 
-_PAPERS: dict[str, Callable[[Path], list[str]]] = {"hyfdca": _hyfdca, "hyfem": _hyfem}
+def _fedhybrid(folder: Path) -> list[str]:
+    from weft_papers.fedhybrid.paper_page import write_report
+
+    return write_report(folder)
+
+
+_PAPERS: dict[str, Callable[[Path], list[str]]] = {
+    "hyfdca": _hyfdca,
+    "fedhybrid": _fedhybrid,
+    "hyfem": _hyfem,
+}
