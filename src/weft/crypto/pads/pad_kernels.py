@@ -5,7 +5,8 @@ of 128 bits: ``per`` blocks a slot. Loops that name blocks write what is to be e
 that use them find the encrypted blocks in the same order.
 
 ``book`` has a row per cohort: seed (two words), factor, its inverse modulo 2^64, first slot.
-``slots`` is empty where all slots are meant; ``runs`` are those of `cohort_runs`.
+``slots`` is empty where all slots are meant; ``runs`` are those of `cohort_runs`. Constants that
+are passed on get a type, since the compiler would compile anew for each of them.
 """
 
 from __future__ import annotations
@@ -225,7 +226,7 @@ def pads_at_depth(
     """
     rows = ids.shape[0]
     whole = slots.shape[0] == 0
-    run, left, at, many = -1, np.int64(0), 0, 1
+    run, left, at, many = -1, np.int64(0), numba.int64(0), numba.int64(1)
     for r in range(rows):
         if per_cohort:
             at = cohort_of[r if whole else np.int64(slots[r])]
@@ -237,7 +238,7 @@ def pads_at_depth(
                 if run == lengths.shape[0]:
                     return -1
                 left = np.int64(lengths[run])
-                many = int(counts[run]) if counts.shape[0] > 0 else 1
+                many = numba.int64(counts[run]) if counts.shape[0] > 0 else numba.int64(1)
                 if at + many > pad_ids.shape[0]:
                     return -1
                 new = left and depth == 0 and counts.shape[0] > 0
@@ -258,7 +259,7 @@ def pads_at_depth(
 
 
 @numba.njit(cache=True)
-def newest_of(pad_ids: Any, first: int, stop: int, chained: bool) -> Any:
+def newest_of(pad_ids: Any, first: Any, stop: Any, chained: bool) -> Any:
     """The newest of some pad ids; 0: there is none, or no total has such a record.
 
     Totals and their tags are linear, so that a coordinator could add and subtract totals of several
@@ -292,12 +293,12 @@ def newest_per_slot(pad_ids: Any, chained: bool) -> Any:
     out = np.zeros(pad_ids.shape[1], np.uint64)
     record = np.empty(pad_ids.shape[0], np.uint64)
     for s in range(pad_ids.shape[1]):
-        count = 0
+        count = numba.int64(0)
         for depth in range(pad_ids.shape[0]):
             if pad_ids[depth, s] != 0:
                 record[count] = pad_ids[depth, s]
                 count += 1
-        out[s] = newest_of(record, 0, count, chained)
+        out[s] = newest_of(record, numba.int64(0), count, chained)
     return out
 
 

@@ -281,8 +281,8 @@ def _buckets(elements: Any, digits: Any, bits: int, total: Any) -> bool:
             digit = digits[i, w]
             if digit == 0:
                 continue
-            b = int(abs(digit))
-            held = _point(store, b)
+            bucket: Any = np.int64(abs(digit))
+            held = _point(store, bucket)
             plus, minus = _read(ready, 3 * i), _read(ready, 3 * i + 1)
             c = _times(held[3], _read(ready, 3 * i + 2))
             if digit < 0:
@@ -291,7 +291,7 @@ def _buckets(elements: Any, digits: Any, bits: int, total: Any) -> bool:
                 c = _times(c, _ONE)
             p = _times(_minus(held[1], held[0]), minus)
             q = _times(_plus(held[1], held[0]), plus)
-            _keep(store, b, _joined(p, q, c, _plus(held[2], held[2])))
+            _keep(store, bucket, _joined(p, q, c, _plus(held[2], held[2])))
         # Bucket b counts b times: the sum of all sums from the top down.
         above, inner = neutral, neutral
         for b in range(half, 0, -1):

@@ -88,7 +88,7 @@ def inner(a: Wide, b: Wide) -> Wide:
 
 def summed(wide: Wide) -> Wide:
     """The sum over the last axis of numbers."""
-    found: Wide = _summed(wide.reshape(-1, wide.shape[-2], 2))
+    found: Wide = _summed(_plain(wide).reshape(-1, wide.shape[-2], 2))
     return found.reshape(*wide.shape[:-2], 2)
 
 
@@ -97,8 +97,13 @@ def _by_entry(kernel: Callable[[Wide, Wide], Wide], a: Wide, b: Wide) -> Wide:
     if a.shape != b.shape:
         shape = np.broadcast_shapes(a.shape, b.shape)
         a, b = np.broadcast_to(a, shape), np.broadcast_to(b, shape)
-    flat = (np.ascontiguousarray(x).reshape(-1, 2) for x in (a, b))
-    return kernel(*flat).reshape(a.shape)
+    return kernel(_plain(a).reshape(-1, 2), _plain(b).reshape(-1, 2)).reshape(a.shape)
+
+
+def _plain(wide: Wide) -> Wide:
+    """In order and writable, which what comes in a message is not: loops are compiled once."""
+    ordered = np.ascontiguousarray(wide)
+    return ordered if ordered.flags.writeable else ordered.copy()
 
 
 @numba.njit(cache=True, inline="always")
