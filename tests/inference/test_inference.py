@@ -55,30 +55,43 @@ def fitted(tiles: Any, family: str, *, terms: Terms = GUARDED, **settings: Any) 
     return federation.train(Settings(loss=loss, **how))
 
 
-def assert_same(summary: Summary, table: Table, known: dict[str, list[float]]) -> None:
-    """Coefficients to 1e-4 of their standard errors, the rest to four digits."""
+def assert_same(
+    summary: Summary,
+    table: Table,
+    known: dict[str, list[float]],
+    *,
+    proved: bool = True,
+    within: float = 1e-4,
+    digits: float = 1e-5,
+) -> None:
+    """Coefficients to 1e-4 of their standard errors, the rest to four digits, or ``within``.
+
+    Deviance and the like to ``digits``; what is certified holds, where something is ``proved``.
+    """
     order = [list(table.features).index(name) for name in summary.names[:-1]] + [-1]
     figures = {name: np.array(values) for name, values in known.items()}
     coef, errors, p = (figures[name][order] for name in ("coef", "errors", "p"))
-    assert (np.abs(summary.coef - coef) / errors).max() < 1e-4
-    np.testing.assert_allclose(summary.errors, errors, rtol=1e-4)
+    assert (np.abs(summary.coef - coef) / errors).max() < within
+    np.testing.assert_allclose(summary.errors, errors, rtol=within)
     if summary.family == "gaussian":
         p = 2 * stats.t.sf(np.abs(coef / errors), summary.measures.residual)
     # Very small chances have fewer digits: those of z, times z.
-    np.testing.assert_allclose(summary.p, p, rtol=2e-3, atol=1e-12)
+    np.testing.assert_allclose(summary.p, p, rtol=20 * within, atol=1e-12)
     np.testing.assert_allclose(
         summary.at(0.9).high - summary.coef,
         errors
         * (stats.t(summary.measures.residual) if summary.family == "gaussian" else stats.norm).ppf(
             0.95
         ),
-        rtol=1e-4,
+        rtol=within,
     )
     found = summary.measures
     told = (found.deviance, found.null_deviance, found.log_likelihood, found.aic)
     for ours, theirs in zip(told, figures["measures"], strict=True):
         if ours is not None and np.isfinite(theirs):
-            assert ours == pytest.approx(theirs, rel=1e-5)
+            assert ours == pytest.approx(theirs, rel=digits)
+    if not proved:
+        return
     # What is certified holds: no estimate is farther, but for what λ and their last digits are.
     assert np.isfinite(summary.distance).all()
     assert (np.abs(summary.coef - coef) <= summary.distance + 2e-5 * errors).all()
@@ -328,7 +341,7 @@ def test_what_has_no_standard_errors_is_said_with_the_column() -> None:
     model = HybridGLM(
         "binomial", lam=1e-7, scaling="standard", inference=True, solver="newton-cg", max_iter=20
     ).fit(tiles)
-    with pytest.raises(DataError, match="coefficient of 'tells' is large and held back"):
+    with pytest.raises(DataError, match="not shown that the coefficient of 'tells' stays finite"):
         model.summary()
     with pytest.raises(ConfigError, match="fitted without standard errors"):
         HybridGLM("binomial").fit(tiles).summary()

@@ -177,7 +177,8 @@ def test_no_factor_is_too_large_to_be_rounded(series):
             sizes += [np.abs(fast) * 2.0 ** (digits.total - widths.dealt(series))]
             sizes += [2.0 ** widths.dealt(series)]
         bends = CURVATURES[SERIES.index(series)]
-        sizes += [bends.factors * 2.0 ** bend_digits(rows, bends).public]
+        for factors in (bends.factors, bends.slope_factors):
+            sizes += [factors * 2.0 ** bend_digits(rows, bends).public]
         assert max(np.max(size) for size in sizes) < MOST_ROUNDED
 
 
@@ -186,6 +187,8 @@ def test_curvatures_are_off_by_no_more_than_is_said():
         scores = np.linspace(-series.reach, series.reach, 3001)
         off = np.abs(series.at(scores) - expit(scores) * expit(-scores)).max()
         assert off <= series.error < 5e-8
+        off = np.abs(series.slope_at(scores) - (expit(scores) - 0.5)).max()
+        assert off <= series.slope_error < 5e-8
 
 
 def test_noise_is_even_in_its_whole_range_and_another_for_every_label():

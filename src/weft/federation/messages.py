@@ -235,13 +235,25 @@ class MatrixShares(Part):
     errors: Annotated[Floats, numbers("how far entries may be off", "matrices")]
 
 
+class GradientShares(Part):
+    """A party's shares of Xᵀ l'(z) for every class, modulo 2^64 in units of 2^−``bits``.
+
+    ``errors`` say how far each gradient of the mean loss may be off, in length.
+    """
+
+    words: Annotated[NDArray[np.uint64], numbers("shares of gradients", "gradients", "columns")]
+    bits: Annotated[int, record("binary digits of entries")]
+    errors: Annotated[Floats, numbers("how far gradients may be off", "gradients")]
+
+
 class SecondMomentShares(Part):
-    """A party's shares of XᵀX, and of Xᵀ diag(l''(z)) X for every class."""
+    """A party's shares of XᵀX, and of Xᵀ diag(l''(z)) X and Xᵀ l'(z) for every class."""
 
     samples: Annotated[int, numbers("how many samples were trained on")]
     longest_row: Annotated[float, numbers("power of two above every ‖x‖², of all parties")]
     gram: MatrixShares | None = None
     hessian: MatrixShares | None = None
+    gradient: GradientShares | None = None
 
 
 class StatisticsShare(Part):

@@ -22,6 +22,7 @@ from weft.federation.messages import (
     COUNT_CLASSES,
     CountReply,
     CountRequest,
+    GradientShares,
     MatrixShares,
     ModelSlice,
     SecondMomentShares,
@@ -487,6 +488,7 @@ class TrainingData:
             longest_row=longest_row,
             gram=_matrices(gram),
             hessian=_matrices(shares.hessians),
+            gradient=_gradients(shares.gradients),
         )
 
     def slice_of(self, w: Floats, *, everything: bool) -> ModelSlice:
@@ -555,6 +557,16 @@ def _matrices(shares: Sequence[MomentShare]) -> MatrixShares | None:
     if not shares:
         return None
     return MatrixShares(
+        words=np.stack([share.words for share in shares]),
+        bits=shares[0].bits,
+        errors=np.array([share.error for share in shares]),
+    )
+
+
+def _gradients(shares: Sequence[MomentShare]) -> GradientShares | None:
+    if not shares:
+        return None
+    return GradientShares(
         words=np.stack([share.words for share in shares]),
         bits=shares[0].bits,
         errors=np.array([share.error for share in shares]),

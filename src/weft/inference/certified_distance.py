@@ -12,12 +12,19 @@ theorem:
    1 − (1 + t)e^{−t} ≤ gap·R², if gap·R² < 1; for small gaps ‖Δ‖ ≤ √(2·gap), nearly;
 3. of a squared loss, whose curvature is constant, ‖Δ‖ = δ and ‖Δ‖ ≤ √(2·gap), without conditions.
 
+Where slopes are known, the estimate is the model after a step of Newton's, w − J⁻¹∇P, which is
+closer to the optimum: its distance is J⁻¹∫₀¹ (J − J(w − uΔ))Δ du, so at most
+‖Δ‖((e^s − 1)/s − 1). To which is added what errors of the slope, o, and of J, E, do:
+‖o‖/√λ_min(J) and ‖E‖(‖step‖ + ‖o‖/λ_min(J))/√λ_min(J).
+
 Then |cᵀΔ| ≤ ‖Δ‖·√(cᵀJ⁻¹c) for every c, which is at most ‖Δ‖·‖c‖/√λ_min(J). Besides, λ alone makes P
 strongly convex in the weights that it holds back, so that together they are no farther than
 √(2·gap/λ). The smallest bound counts.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,14 +37,37 @@ _FARTHEST = 700.0
 _ROUNDING = 1e-13
 
 
+class _Proved(NamedTuple):
+    """What curvature proves of the model and, after a step, of its estimate; and of P."""
+
+    distances: Floats
+    after: Floats
+    gap: float
+
+
 def certify(fit: FitStatistics) -> Certified:
     """What slopes and certificate prove."""
     if fit.proved is not None:
         return fit.proved
     gap = np.inf if fit.gap is None else max(fit.gap, 0.0)
-    by_curvature, by_slope = _by_curvature(fit, gap)
-    gap = min(gap, by_slope)
-    return Certified(np.minimum(by_curvature, _by_penalty(fit, gap)), float(gap))
+    step = _newton(fit)
+    proved = _by_curvature(fit, gap, step)
+    gap = min(gap, proved.gap)
+    found = np.minimum(proved.distances, _by_penalty(fit, gap))
+    if step is None or (np.isfinite(found).all() and (proved.after > found).any()):
+        return Certified(fit.coef, found, float(gap))
+    moved: Floats = fit.to_raw @ step
+    # What is proved of the model holds of the estimate, but for the step.
+    return Certified(fit.coef - moved, np.minimum(proved.after, found + np.abs(moved)), float(gap))
+
+
+def _newton(fit: FitStatistics) -> Floats | None:
+    """J⁻¹∇P, in units of training; None: no slope is known."""
+    slope = slope_of(fit)
+    if slope is None:
+        return None
+    held = (fit.curvature + np.diag(fit.penalty)) / fit.samples
+    return np.asarray(np.linalg.solve(held, slope[0]), float)
 
 
 def _by_penalty(fit: FitStatistics, gap: float) -> Floats:
@@ -53,29 +83,41 @@ def _by_penalty(fit: FitStatistics, gap: float) -> Floats:
     return distance
 
 
-def _by_curvature(fit: FitStatistics, gap: float) -> tuple[Floats, float]:
+def _by_curvature(fit: FitStatistics, gap: float, step: Floats | None) -> _Proved:
     """Distances by the Hessian, less what its entries may be off, and P − P* by the slope."""
     columns = len(fit.names)
-    whole = fit.curvature + np.diag(fit.penalty) - columns * fit.error * np.eye(columns)
-    values, vectors = np.linalg.eigh(whole / fit.samples)
+    unsure = columns * fit.error / fit.samples
+    whole = (fit.curvature + np.diag(fit.penalty)) / fit.samples - unsure * np.eye(columns)
+    values, vectors = np.linalg.eigh(whole)
+    nothing = np.full(columns, np.inf)
     if values[0] <= 0:
-        return np.full(columns, np.inf), np.inf
+        return _Proved(nothing, nothing, np.inf)
     exact, square = fit.loss.name == "squared", fit.longest_row / float(values[0])
-    radius, proved = _of_gap(gap, square, exact=exact), np.inf
-    slope = slope_of(fit)
-    if slope is not None:
-        told, off = slope
-        steepness = float(np.sqrt((((vectors.T @ told) ** 2) / values).sum()))
-        steepness += float(np.linalg.norm(off)) / float(np.sqrt(values[0]))
-        near = _of_slope(steepness, square, exact=exact)
-        # P is convex: it falls by no more than its slope along Δ.
-        radius, proved = min(radius, near), steepness * near
     spread: Floats = np.sqrt((((fit.to_raw @ vectors) ** 2) / values).sum(axis=1))
-    return radius * spread, proved
+    radius = _of_gap(gap, square, exact=exact)
+    slope = slope_of(fit)
+    if slope is None or step is None:
+        return _Proved(radius * spread, nothing, np.inf)
+    told, off = slope
+    lowest = float(np.sqrt(values[0]))
+    steepness = float(np.sqrt((((vectors.T @ told) ** 2) / values).sum())) + off / lowest
+    near = _of_slope(steepness, square, exact=exact)
+    after = off / lowest + unsure * (float(np.linalg.norm(step)) + off / lowest**2) / lowest
+    if not exact:
+        after += near * _bent(float(np.sqrt(square)) * near)
+    # P is convex: it falls by no more than its slope along Δ.
+    return _Proved(min(radius, near) * spread, after * spread, steepness * near)
 
 
-def slope_of(fit: FitStatistics) -> tuple[Floats, Floats] | None:
-    """∇P at the model, and how far each entry may be off by rounding."""
+def _bent(score: float) -> float:
+    """(e^s − 1)/s − 1: how far a step misses for curvature, where scores change by s."""
+    if score < 1e-4:
+        return score
+    return float(np.expm1(score)) / score - 1.0 if score < _FARTHEST else float("inf")
+
+
+def slope_of(fit: FitStatistics) -> tuple[Floats, float] | None:
+    """∇P at the model, and how far it may be off, in length."""
     if fit.slopes is None:
         return None
     weights = np.linalg.solve(fit.to_raw, fit.coef)
@@ -85,7 +127,8 @@ def slope_of(fit: FitStatistics) -> tuple[Floats, Floats] | None:
     terms = np.sqrt(max(pearson, fit.samples) * np.diag(fit.curvature)) + np.abs(
         fit.penalty * weights
     )
-    return total / fit.samples, _ROUNDING * terms / fit.samples
+    rounding = float(np.linalg.norm(_ROUNDING * terms / fit.samples))
+    return total / fit.samples, rounding + fit.slope_error
 
 
 def _of_slope(steepness: float, square: float, *, exact: bool) -> float:

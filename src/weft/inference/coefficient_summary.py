@@ -57,7 +57,8 @@ class Summary:
     names
         Features in the order of the model, then the intercept; arrays are in this order.
     coef, errors
-        In the units of the table.
+        In the units of the table. Where slopes at the model are known, coefficients are those after
+        one more step of Newton's, which is closer to the optimum than the model is.
     statistics, p
         coef/error, z; of a gaussian model t, with ``measures.residual`` degrees of freedom.
     low, high
@@ -113,9 +114,9 @@ class Summary:
         unknown = np.full(len(errors), np.nan)
         empty = cls(
             names=fit.names,
-            coef=fit.coef,
+            coef=proof.coef,
             errors=errors,
-            statistics=fit.coef / errors,
+            statistics=proof.coef / errors,
             p=unknown,
             low=unknown,
             high=unknown,

@@ -50,8 +50,12 @@ class Totals:
 
 
 class Certified(NamedTuple):
-    """How far coefficients, in units of the table, and P are from the optimum; inf: not known."""
+    """The best estimate, and how far it and P are from the optimum; inf: not known.
 
+    Coefficients are in units of the table, and ``gap`` is that of the model.
+    """
+
+    coef: Floats
     distances: Floats
     gap: float
 
@@ -78,6 +82,8 @@ class FitStatistics(StaysHere):
         Σ s sᵀ of slopes s = ω l'(z) x of samples, or of their sums by site; None: not asked for.
     slopes
         Σ ω l'(z) x, which the penalty balances at the optimum; None: not known.
+    slope_error
+        How far these may be off by N, in length, beside rounding of floats.
     error
         How far an entry of a matrix may be off.
     penalty
@@ -106,6 +112,7 @@ class FitStatistics(StaysHere):
     information: Floats | None
     scores: Floats | None
     slopes: Floats | None
+    slope_error: float
     kind: Kind
     error: float
     penalty: Floats

@@ -15,20 +15,16 @@ _NOTHING_OF_ITS_OWN = 1e-9
 _OF_THE_BOUND = 5e-3
 #: Parts of a combination below this share of the largest are not named.
 _NAMED = 0.05
-#: A weight that is this far from zero, of scaled columns, multiplies odds or rates by twenty for a
-#: deviation.
-_FAR = 3.0
-#: Where samples are certain, each has about λN|w| left of its curvature, times this at least.
-_HELD_BY_PENALTY = 0.1
 
 
 def refuse_unidentified(fit: FitStatistics) -> None:
     """Refuse collinear columns and outcomes that are separated, by name."""
-    _refuse_collinear(fit)
+    refuse_collinear(fit)
     _refuse_separated(fit)
 
 
-def _refuse_collinear(fit: FitStatistics) -> None:
+def refuse_collinear(fit: FitStatistics) -> None:
+    """Refuse columns that say the same, by name."""
     sizes = np.sqrt(np.maximum(np.diag(fit.curvature), 0.0))
     empty = sizes**2 <= fit.error
     if empty.any():
@@ -49,26 +45,37 @@ def _refuse_collinear(fit: FitStatistics) -> None:
 
 
 def _refuse_separated(fit: FitStatistics) -> None:
-    """Refuse a coefficient that nothing but λ may keep from infinity.
+    """Refuse coefficients of which it is not shown that they stay finite without λ.
 
-    There p(1 − p) ≈ 1 − p, and λN w = Σ(1 − p)x: the curvature that is left is about λN|w|, and λN
-    a share of 1/(1 + |w|) of all. Where samples hold a coefficient, a small λN is nothing beside
-    them; a larger one can look the same, which the sentence says.
+    Say they run away along u: no loss rises on that way, ever. Then no slope l' x·u is above zero,
+    and where losses have a least, x·u is zero. All families here have l'' ≤ |l'| where they fall
+    for ever (1 − p ≥ p(1 − p) of a sample that is never wrong; Poisson's μ with a count of zero),
+    so that −∇R·u = Σ|l' x·u| ≥ Σ l''|x·u|. With s = H⁻¹∇R, on the other hand, −∇R·u = −s·Hu =
+    −Σ l''(x·s)(x·u) ≤ max|x·s| Σ l''|x·u|. So where a step of Newton's towards λ = 0 changes no
+    score by as much as one, coefficients stay finite: no direction separates the outcome. Of an
+    outcome that is separated that is never so, however small λ is; of any other it is so for a
+    small one.
+
+    H and ∇R are as they are known: of a sealed run up to its rounding.
     """
-    if fit.loss.name == "squared":
+    if fit.loss.name == "squared" or fit.proved is not None:
+        # An optimum that is proved to be near is finite.
         return
-    whole = fit.curvature + np.diag(fit.penalty)
-    share = fit.penalty * np.diag(np.linalg.inv(whole))
     weights = np.linalg.solve(fit.to_raw, fit.coef)
-    size = np.abs(weights)
-    away = (share * (1.0 + size) > _HELD_BY_PENALTY) & (size > _FAR)
-    if away.any():
-        worst = fit.names[np.where(away, size, 0.0).argmax()]
-        raise DataError(
-            f"there are no standard errors: the coefficient of '{worst}' is large and held back by "
-            "lambda, so that it runs away without (its column separates the outcome) or lambda is "
-            "too large; take a much smaller lambda to tell, and leave the column out if it stays so"
-        )
+    # At the optimum the penalty balances slopes.
+    slopes = -fit.penalty * weights if fit.slopes is None else fit.slopes
+    step = np.linalg.solve(fit.curvature, slopes)
+    if float(np.linalg.norm(step)) * float(np.sqrt(fit.longest_row)) < 1.0:
+        return
+    # In units of training, in which columns are alike; the intercept follows the others.
+    features = fit.names != "(intercept)"
+    size = np.where(features if features.any() else True, np.abs(step), 0.0)
+    raise DataError(
+        f"there are no standard errors: it is not shown that the coefficient of "
+        f"'{fit.names[size.argmax()]}' stays finite without lambda, which runs away where its "
+        "column separates the outcome; take a smaller lambda and more iterations, and leave the "
+        "column out if it stays so"
+    )
 
 
 def _listed(names: NDArray[np.object_]) -> str:

@@ -26,7 +26,7 @@ from weft.array_types import Floats
 from weft.errors import DataError
 from weft.inference.certified_distance import slope_of
 from weft.inference.fit_statistics import Certified, FitStatistics
-from weft.inference.identifiability import refuse_unidentified
+from weft.inference.identifiability import refuse_collinear
 
 #: Beyond this t, curvature at the optimum may be another than that which is known.
 _FARTHEST = 0.5
@@ -44,7 +44,7 @@ def without_stand_in(fit: FitStatistics) -> FitStatistics:
     DataError
         Columns are collinear, or a coefficient has no optimum, or it is farther than can be proved.
     """
-    refuse_unidentified(fit)
+    refuse_collinear(fit)
     slope = slope_of(fit)
     if slope is None or fit.totals is None:
         raise DataError(
@@ -61,7 +61,7 @@ def without_stand_in(fit: FitStatistics) -> FitStatistics:
     if values[0] <= off:
         raise DataError(_runs_away(fit, np.abs(vectors[:, 0])))
     step = -vectors @ ((vectors.T @ told) / values)
-    unsure = float(np.linalg.norm(doubt)) / float(np.sqrt(values[0]))
+    unsure = doubt / float(np.sqrt(values[0]))
     length = float(np.sqrt((((vectors.T @ told) ** 2) / values).sum())) + unsure
     reach = 0.0 if fit.loss.name == "squared" else float(np.sqrt(fit.longest_row / values[0]))
     t = reach * length
@@ -77,10 +77,11 @@ def without_stand_in(fit: FitStatistics) -> FitStatistics:
     before += 0.5 * float((fit.penalty * weights**2).sum()) / fit.samples
     high = before - 0.5 * (length - unsure) ** 2 + curved + length * (unsure + share * length)
     low = before - 0.5 * length**2 - curved - share * length**2
+    coef: Floats = fit.to_raw @ (weights + step)
     return replace(
         fit,
-        coef=fit.to_raw @ (weights + step),
-        proved=Certified(radius * spread, high - low),
+        coef=coef,
+        proved=Certified(coef, radius * spread, high - low),
         reached=(high, low),
     )
 

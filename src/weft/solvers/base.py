@@ -193,9 +193,9 @@ class ModelShare:
 
 @dataclass(frozen=True)
 class MomentShare:
-    """A party's share of a matrix over all columns, modulo 2^64 in units of 2^−``bits``.
+    """A party's share of a matrix or vector over all columns, modulo 2^64 in units of 2^−``bits``.
 
-    ``error`` is how far an entry of the matrix may be off.
+    ``error`` is how far an entry of the matrix, or the whole vector, may be off.
     """
 
     words: NDArray[np.uint64]
@@ -205,10 +205,14 @@ class MomentShare:
 
 @dataclass(frozen=True)
 class MomentShares:
-    """A party's shares of second moments: XᵀX, and Xᵀ diag(l''(z)) X problem by problem."""
+    """A party's shares of second moments: XᵀX, and Xᵀ diag(l''(z)) X problem by problem.
+
+    With each of these goes the gradient Xᵀ l'(z) there.
+    """
 
     gram: MomentShare | None
     hessians: tuple[MomentShare, ...]
+    gradients: tuple[MomentShare, ...]
 
 
 class SharingHalf(PartyHalf, Protocol):

@@ -47,6 +47,7 @@ class _Matrices(NamedTuple):
     information: Floats | None
     scores: Floats | None
     slopes: Floats | None
+    slope_error: float
     error: float
     totals: Totals | None
     samples: int
@@ -105,6 +106,7 @@ def _fit(
         information=found.information,
         scores=found.scores,
         slopes=found.slopes,
+        slope_error=found.slope_error,
         kind=kind,
         error=found.error,
         penalty=penalty,
@@ -127,12 +129,13 @@ def _of_moments(moments: SecondMoments, slices: Sequence[ModelSlice]) -> _Matric
         raise malformed("moments", "are not one Hessian")
     part = slices[0].moments
     assert part is not None
-    count = moments.samples
+    count, gradient, off = moments.samples, moments.gradient, moments.gradient_error
     return _Matrices(
         curvature=count * moments.hessian[0],
         information=None,
         scores=None,
-        slopes=None,
+        slopes=None if gradient is None else count * gradient[0],
+        slope_error=0.0 if off is None else float(off[0]),
         error=count * float(moments.hessian_error.max()),
         totals=None,
         samples=count,
@@ -173,6 +176,7 @@ def _of_shares(
         information=second if by_model and loss.name not in CANONICAL else None,
         scores=None if by_model else second,
         slopes=slopes_in(values, width)[order],
+        slope_error=0.0,
         error=0.0,
         totals=totals,
         samples=samples,

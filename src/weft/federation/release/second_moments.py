@@ -17,7 +17,12 @@ from numpy.typing import NDArray
 from weft.array_types import Floats, Ints
 from weft.crypto.secret_bytes import StaysHere
 from weft.errors import DataError
-from weft.federation.messages import MatrixShares, ModelSlice, SecondMomentShares
+from weft.federation.messages import (
+    GradientShares,
+    MatrixShares,
+    ModelSlice,
+    SecondMomentShares,
+)
 from weft.federation.model import Model
 from weft.protocol.message import malformed
 from weft.solvers.settings import Settings
@@ -47,6 +52,10 @@ class SecondMoments(StaysHere):
         (columns × columns) XᵀX, a sum over all samples. None: not asked for.
     hessian_error, gram_error
         By how much entries may be off, in arrays of the same shape.
+    gradient
+        (classes × columns) 1/N Xᵀ l'(z) there, wherever there is a Hessian that is no Gram matrix.
+    gradient_error
+        How far each is off at most, in length.
     to_raw
         What takes weights of these columns to coefficients and intercept in raw units; None: these
         columns have no raw units, as they are centred and there is no constant one.
@@ -58,6 +67,8 @@ class SecondMoments(StaysHere):
     hessian_error: Floats | None
     gram: Floats | None
     gram_error: Floats | None
+    gradient: Floats | None
+    gradient_error: Floats | None
     to_raw: Floats | None
 
     def __repr__(self) -> str:
@@ -80,8 +91,11 @@ class SecondMoments(StaysHere):
             # All entries of one matrix may be off by the same.
             return None if error is None else np.asarray(error * np.outer(most, most))
 
+        gradient, off = self.gradient, self.gradient_error
         return replace(
             self,
+            gradient=None if gradient is None else np.asarray(gradient @ back),
+            gradient_error=None if off is None else off * float(np.linalg.norm(back, 2)),
             hessian=turned(self.hessian),
             hessian_error=widened(self.hessian_error),
             gram=turned(self.gram),
@@ -110,6 +124,9 @@ def join_moments(
     samples, squared = parts[0].samples, settings.loss == "squared"
     gram, gram_error = _added([part.gram for part in parts], order)
     hessian, hessian_error = _added([part.hessian for part in parts], order)
+    gradient, gradient_error = _added_vectors([part.gradient for part in parts], order)
+    if (gradient is None) != (hessian is None):
+        raise malformed("moments", "are not a gradient for every Hessian")
     if squared:
         hessian, hessian_error = gram, gram_error
     # A Hessian may have been kept back, by any party: then there is none.
@@ -125,6 +142,8 @@ def join_moments(
         hessian_error=hessian_error if with_hessian else None,
         gram=None if gram is None or not with_gram else gram[0],
         gram_error=None if gram_error is None or not with_gram else gram_error[0],
+        gradient=None if gradient is None else gradient / samples,
+        gradient_error=gradient_error,
         to_raw=units_of(model, bias),
     )
 
@@ -157,9 +176,30 @@ def _added(
     parts: Sequence[MatrixShares | None], order: Ints
 ) -> tuple[Floats | None, Floats | None]:
     """Matrices in the order of the model, and how far their entries may be off."""
+    found = _total(parts, (len(order),) * 2, order)
+    if found is None:
+        return None, None
+    values, off = found
+    matrices: Floats = values[:, order][:, :, order]
+    errors: Floats = np.broadcast_to(off[:, None, None], matrices.shape).copy()
+    return matrices, errors
+
+
+def _added_vectors(
+    parts: Sequence[GradientShares | None], order: Ints
+) -> tuple[Floats | None, Floats | None]:
+    """Vectors in the order of the model, and how far each may be off."""
+    found = _total(parts, (len(order),), order)
+    return (None, None) if found is None else (found[0][:, order], found[1])
+
+
+def _total(
+    parts: Sequence[MatrixShares | GradientShares | None], shape: tuple[int, ...], order: Ints
+) -> tuple[Floats, Floats] | None:
+    """What shares of all parties add up to, and how far it may be off; None: there are none."""
     known = [part for part in parts if part is not None]
     if not known:
-        return None, None
+        return None
     first = known[0]
     alike = len(known) == len(parts) and all(
         part.words.shape == first.words.shape
@@ -169,15 +209,12 @@ def _added(
     )
     if not alike or len(first.errors) != len(first.words):
         raise malformed("moments", "are not there from every party")
-    if first.words.shape[1:] != (len(order),) * 2 or order.max(initial=-1) >= len(order):
+    if first.words.shape[1:] != shape or order.max(initial=-1) >= len(order):
         raise malformed("moments", "are not over the columns of the model")
     total = np.zeros_like(first.words)
     for part in known:
         total += part.words
-    values = total.view(np.int64).astype(np.float64) * 2.0**-first.bits
-    matrices: Floats = values[:, order][:, :, order]
-    errors: Floats = np.broadcast_to(first.errors[:, None, None], matrices.shape).copy()
-    return matrices, errors
+    return total.view(np.int64).astype(np.float64) * 2.0**-first.bits, first.errors
 
 
 def units_of(model: Model, bias: float | None) -> Floats | None:

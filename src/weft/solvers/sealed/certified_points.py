@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,6 +12,19 @@ from weft.array_types import Floats, Ints
 from weft.solvers.sealed.cut_bounds import Cut, CutBounds, Span
 from weft.solvers.sealed.digit_widths import Errors
 from weft.solvers.sealed.vector_products import VectorProducts
+
+#: A gap above which it says little of which point is the best: P is known to 1e-5 of itself only.
+_SAYS_LITTLE = 0.1
+
+
+class _Measured(NamedTuple):
+    """A point: (‖∇P‖ + δ)²/(2λ), its vector, above P, below P, and how far P can be above P*."""
+
+    steepness: float
+    number: int
+    primal: float
+    least: float
+    most: float
 
 
 @dataclass
@@ -33,7 +47,8 @@ class CertifiedPoints:
     primal, dual
         Above P at the point, and below P*.
     proof
-        P and D as they are certified, at the point with the smallest gap.
+        P and D as they are certified, at the point with the smallest gap; where that says little,
+        as for a tiny λ, at the one with the smallest gradient.
     """
 
     errors: Errors
@@ -55,6 +70,7 @@ class CertifiedPoints:
     #: other weights leave of it.
     _span: Span = field(default_factory=Span)
     _open: tuple[float, float] = (0.0, 0.0)
+    _measured: list[_Measured] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._cuts += [None] * self.products.first
@@ -125,6 +141,7 @@ class CertifiedPoints:
         """Go on with another λ: all cuts hold, bounds begin anew."""
         lam *= self.share
         self.lam, self.dual, self.proof = lam, 0.0, (math.inf, 0.0)
+        self._measured.clear()
         self._span = Span()
         self._prove()
 
@@ -148,6 +165,12 @@ class CertifiedPoints:
         for proof in ((self.primal, self.dual), (value - doubt, value - doubt - most)):
             if _relative_gap(proof) <= _relative_gap(self.proof):
                 self.proof, self._model = proof, self._gradient_vector
+        at = self._gradient_vector
+        self._measured.append(_Measured(others, at, self.primal, value - doubt, most))
+        if self.gap > _SAYS_LITTLE:
+            flat = min(self._measured)
+            proofs = (flat.primal, self.dual), (flat.least, flat.least - flat.most)
+            self.proof, self._model = min(proofs, key=_relative_gap), flat.number
 
     def _intercept_price(self, cut: Cut) -> float:
         """How far P may be above P* because a free intercept is not the best one: s(β − β*)."""

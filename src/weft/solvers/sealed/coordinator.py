@@ -30,6 +30,8 @@ from weft.sums.gap_certificate import Certificate
 _MOST_TRIES, _MOST_ALARMS = 12, 4
 #: Iterations without a better bound after which a run ends.
 _MOST_IDLE = 12
+#: The same where standard errors are wanted, of which a certified gap says little for a tiny λ.
+_MOST_IDLE_FOR_ERRORS = 40
 _BETTER = 0.99
 #: By what share P must fall, where the bound does not get better, for an iteration not to be idle.
 _FALL = 1e-4
@@ -203,7 +205,7 @@ class _Run:
             done = self._iteration - begun
             why = why_stop(settings, done, history[-1]) if history else ""
             over = ends_whole_run(settings, done, why)
-            if idle >= _MOST_IDLE:
+            if idle >= (_MOST_IDLE if settings.inference == "none" else _MOST_IDLE_FOR_ERRORS):
                 why = "rounding and noise keep the gap from falling below this"
             if self._iteration >= MOST_GRADIENTS:
                 why, over = f"{MOST_GRADIENTS} gradients", True

@@ -156,21 +156,25 @@ class Dealer:
 
     def bends(self, serial: int, series: CurvatureSeries, digits: int) -> Words:
         """Cosines and sines of the masks of one problem's scores: the share sent."""
-        self._slopes = self._mask(f"{serial} bends", 1, self._table.n_rows)
+        self._slopes = self._mask(f"{serial} bends", 2, self._table.n_rows)
         return self._waves(serial, [("bend", series.words, digits)])
 
-    def weights(self, serial: int, cut: int) -> Words:
-        """The mask of σ', cut, and its highest bit: the shares sent."""
-        low, top = (self._slopes & _LOW63) >> np.uint64(cut), self._slopes >> _U63
+    def weights(self, serial: int, cuts: tuple[int, int]) -> Words:
+        """The masks of σ' and slopes, cut, and their highest bits: the shares sent."""
+        digits = np.array(cuts, np.uint64)[:, None]
+        low, top = (self._slopes & _LOW63) >> digits, self._slopes >> _U63
         sent = self._sent(f"{serial} low", low), self._sent(f"{serial} top", top)
-        self._slopes = self._mask(f"{serial} weights", 1, self._table.n_rows)
+        self._slopes = self._mask(f"{serial} weights", 2, self._table.n_rows)
         return np.concatenate([part.reshape(-1) for part in sent])
 
     def cells(self, serial: int) -> Words:
-        """The mask of σ' times A, row by row: the share sent."""
-        sent = self._sent(f"{serial} cells", self._slopes[0][:, None] * self._all_cells())
+        """The mask of σ' times A, row by row, and Aᵀ times that of slopes: the shares sent."""
+        masks = self._all_cells()
+        sent = self._sent(f"{serial} cells", self._slopes[0][:, None] * masks)
+        crossed = transposed_products(masks, self._slopes[1:], np.arange(len(masks)))
         self._spread = self._mask(f"{serial} spread", *sent.shape)
-        return sent
+        gradient = self._sent(f"{serial} gradient", crossed)
+        return np.concatenate([sent.reshape(-1), gradient.reshape(-1)])
 
     def hessian(self, serial: int) -> Words:
         """A times the mask of what was opened last: the share sent."""

@@ -37,6 +37,10 @@ CHANCE = 1e-9
 _FEWEST_BITS = 16
 #: Binary digits that curvatures must have at least.
 FEWEST_BENDS = 8
+#: Noise of each party in an entry of a gradient that readers get, by the root of all rows: it
+#: leaves weights uncertain by a millionth of what samples do, and hides what exact sums of whole
+#: numbers would tell.
+_GRADIENT_NOISE = -24
 #: Noise of each party in sums of curvatures, within ±1, four samples' worth: bits beyond slopes'.
 SUM_NOISE = 1
 _TOO_LARGE = (
@@ -172,10 +176,10 @@ class BendDigits:
     def public(self) -> int:
         return self.total - self.dealt
 
-    def rounding(self, series: CurvatureSeries) -> float:
-        """The variance that dithered rounding gives a curvature."""
-        size = float(series.factors @ series.factors)
-        return (size * 4.0**-self.dealt + series.terms * 4.0**-self.public) / 4
+    def rounding(self, factors: Floats) -> float:
+        """The variance that dithered rounding gives a sum with these factors."""
+        size = float(factors @ factors)
+        return (size * 4.0**-self.dealt + len(factors) * 4.0**-self.public) / 4
 
 
 def bend_digits(rows: int, series: CurvatureSeries) -> BendDigits:
@@ -202,12 +206,17 @@ def hessian_error(
     What is cut off counts for every row, and rounding as in slopes; σ' bends by 0.1 at most.
     """
     digits, terms = bend_digits(bounds.rows, series), series.terms
-    shaken = math.sqrt(2 * math.log(2 * bounds.rows / CHANCE) * digits.rounding(series))
+    shaken = math.sqrt(2 * math.log(2 * bounds.rows / CHANCE) * digits.rounding(series.factors))
     cut = 1.5 * 2.0 ** -bend_width(bounds)
     # No cell is off by more than half a unit at each holder, and no weight at all.
     moved = holders * math.sqrt(columns) * 2.0 ** -(CELL_BITS + 1) * norm
     each = series.error + 2 * terms * 2.0**-digits.total + shaken + cut + 0.1 * moved
     return each * bounds.column_norm**2 + 0.25 * gram_error(bounds, holders)
+
+
+def gradient_noise(rows: int, widths: Widths) -> int:
+    """Noise of each party in Xᵀα as readers get it is even within ±2^(this − 1) units."""
+    return CELL_BITS + widths.slope + _GRADIENT_NOISE + math.ceil(0.5 * math.log2(rows)) + 1
 
 
 def largest_noise(widths: Widths, columns: int) -> int:
@@ -328,16 +337,34 @@ class Errors:
         norm
             ‖w‖ of the point.
         """
-        of, widths = self.bounds, self.widths
+        widths = self.widths
         if series is None:
             # Cut off from z, and rounded from y.
-            slope, variance, smooth = 1.5 * 2.0**-widths.slope, 0.0, 1.0
-        else:
-            slope = series.slope_error + 2 * series.terms * 2.0**-widths.slope
-            smooth = 0.25
-            dealt = float(series.odd @ series.odd) * 4.0 ** -widths.dealt(series)
-            variance = (dealt + series.terms * 4.0 ** -widths.public(series)) / 4
-        tail = math.log(1 / CHANCE)
+            return self._vector(1.5 * 2.0**-widths.slope, 0.0, 1.0, slope_norm, norm)
+        slope = series.slope_error + 2 * series.terms * 2.0**-widths.slope
+        dealt = float(series.odd @ series.odd) * 4.0 ** -widths.dealt(series)
+        variance = (dealt + series.terms * 4.0 ** -widths.public(series)) / 4
+        return self._vector(slope, variance, 0.25, slope_norm, norm)
+
+    def fine_vector(self, series: CurvatureSeries, norm: float) -> float:
+        """The same of the gradient that readers get, from the finer series, at released weights.
+
+        Its slopes are cut as those of a squared loss, and have noise.
+        """
+        digits, rows = bend_digits(self.bounds.rows, series), self.bounds.rows
+        slope = series.slope_error + 2 * series.terms * 2.0**-digits.total
+        slope += 1.5 * 2.0**-self.widths.slope
+        variance = digits.rounding(series.slope_factors)
+        noise = self.parties * 2.0 ** (gradient_noise(rows, self.widths) - 1)
+        noise *= math.sqrt(self.columns) * 2.0 ** -(CELL_BITS + self.widths.slope)
+        told = noise / self.bounds.samples
+        return told + self._vector(slope, variance, 0.25, 1.0, norm)
+
+    def _vector(
+        self, slope: float, variance: float, smooth: float, slope_norm: float, norm: float
+    ) -> float:
+        """From how far a slope may be off, its variance by rounding, and how it bends."""
+        of, tail = self.bounds, math.log(1 / CHANCE)
         square = of.spread**2
         shaken = of.mean_square + 2 * math.sqrt(square * of.mean_square * tail) + 2 * square * tail
         cut = math.sqrt(self.columns) * self.unit

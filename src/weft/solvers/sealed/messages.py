@@ -166,7 +166,7 @@ class KeptPointRequest(SealedRequest, kw_only=True):
 
 
 class BendsRequest(SealedRequest, kw_only=True):
-    """Brings scores under masks; asks for σ'(z) of one problem under masks."""
+    """Brings scores under masks; asks for σ'(z) and slopes of one problem."""
 
     scores: Annotated[Words, masked("scores and masks", "words")]
     series: Annotated[int, record("which series the slope is", alike=True)]
@@ -175,17 +175,17 @@ class BendsRequest(SealedRequest, kw_only=True):
 
 
 class BendsReply(Message):
-    bends: Annotated[Words, masked("its shares of σ'(z) and its masks", "words")]
+    bends: Annotated[Words, masked("its shares of σ'(z), of σ(z) − ½, and its masks", "words")]
     sums: Annotated[Words, totals("its shares of Σσ'(z) over groups of rows, and noise", "words")]
 
 
 class WeightsRequest(SealedRequest, kw_only=True):
-    """Brings σ'(z) under masks; asks for it once it is cut, under other masks.
+    """Brings σ'(z) and slopes under masks; asks for both once they are cut, under others.
 
     Where it adds up to too little over some rows, parties keep the Hessian back.
     """
 
-    bends: Annotated[Words, masked("σ'(z) and masks", "words")]
+    bends: Annotated[Words, masked("σ'(z), σ(z) − ½, and masks", "words")]
     sums: Annotated[Words, totals("Σσ'(z) over groups of rows, and noise", "words")]
     dealt: Annotated[Words | None, dealt("shares of masks, cut", "words")] = None
 
@@ -193,13 +193,18 @@ class WeightsRequest(SealedRequest, kw_only=True):
 class WeightsReply(Message):
     """Without weights where the party keeps the Hessian back, which is no reason to stop."""
 
-    weights: Annotated[Words | None, masked("its shares of σ'(z) less its masks", "words")] = None
+    weights: Annotated[
+        Words | None, masked("its shares of σ'(z) and slopes less its masks", "words")
+    ] = None
 
 
 class CellsRequest(SealedRequest, kw_only=True):
-    """Brings σ'(z) less masks; asks for σ'(z) times cells, under masks."""
+    """Brings σ'(z) and slopes less masks; asks for σ'(z) times cells, under masks.
 
-    weights: Annotated[Words, masked("σ'(z) less masks", "words")]
+    Shares of the gradient need nothing else: parties keep them for who gets the model.
+    """
+
+    weights: Annotated[Words, masked("σ'(z) and slopes less masks", "words")]
     dealt: Annotated[Words | None, dealt("share of products of masks", "words")] = None
 
 
@@ -212,6 +217,7 @@ class HessianRequest(SealedRequest, kw_only=True):
 
     cells: Annotated[Words, masked("σ'(z) times cells less masks", "words")]
     error: Annotated[float, _OFF]
+    slope_error: Annotated[float, numbers("how far the gradient may be off, in length")]
     dealt: Annotated[Words | None, dealt("share of products of masks", "words")] = None
 
 

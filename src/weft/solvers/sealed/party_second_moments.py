@@ -16,15 +16,21 @@ from __future__ import annotations
 import numpy as np
 
 from weft.array_types import Floats
-from weft.crypto.primitives.seeded_words import Words
+from weft.crypto.primitives.seeded_words import Words, seeded_words
 from weft.errors import ProtocolError
 from weft.protocol import Answer, Nothing, answers
 from weft.protocol.message import malformed
 from weft.solvers.base import MomentShare, MomentShares
 from weft.solvers.party_context import PartyContext
 from weft.solvers.sealed.curvature_series import CURVATURES
-from weft.solvers.sealed.digit_widths import CELL_BITS, FEWEST_BENDS, SUM_NOISE, bend_digits
-from weft.solvers.sealed.masked_sine_kernels import add_cosines
+from weft.solvers.sealed.digit_widths import (
+    CELL_BITS,
+    FEWEST_BENDS,
+    SUM_NOISE,
+    bend_digits,
+    gradient_noise,
+)
+from weft.solvers.sealed.masked_sine_kernels import add_waves
 from weft.solvers.sealed.messages import (
     BENDS,
     CELLS,
@@ -46,6 +52,7 @@ from weft.solvers.sealed.messages import (
 )
 from weft.solvers.sealed.party import SealedParty
 from weft.solvers.sealed.party_shares import cut_scores, noise
+from weft.solvers.sealed.ring_products import encoded, transposed_products
 from weft.solvers.sealed.second_moment_guard import (
     check_moments,
     matrices_of,
@@ -74,6 +81,9 @@ class SealedMomentsParty(SealedParty):
         #: Of sums of σ'(z): under which pads they go, and how far each may be off by row.
         self._sums_label, self._bend_error = "", 0.0
         self._cut_share: Words = np.zeros((0, 0), np.uint64)
+        #: Its shares of the gradient at the model in hand, and of those that are done.
+        self._gradient: Words = np.zeros(0, np.uint64)
+        self._gradients: dict[tuple[int, int], MomentShare] = {}
         self._gram: MomentShare | None = None
         #: By model and problem.
         self._hessians: dict[tuple[int, int], MomentShare] = {}
@@ -101,7 +111,9 @@ class SealedMomentsParty(SealedParty):
         hessians = [share for share in found if share is not None]
         if len(hessians) < len(found) or self._keeps_back:
             hessians = []
-        return MomentShares(_made(self._gram) if self._makes_gram else None, tuple(hessians))
+        gradients = [self._gradients[model or 0, problem] for problem in range(len(hessians))]
+        gram = _made(self._gram) if self._makes_gram else None
+        return MomentShares(gram, tuple(hessians), tuple(gradients))
 
     @property
     def _makes_gram(self) -> bool:
@@ -184,7 +196,7 @@ class SealedMomentsParty(SealedParty):
         return super()._opened_point(total) if self._kept is None else self._open(total)
 
     def _bends(self, message: BendsRequest) -> BendsReply:
-        """Shares of σ'(z) of one problem, in the digits of slopes, under masks."""
+        """Shares of σ'(z) and of σ(z) − ½ of one problem, under masks."""
         opened = self._open(message.scores)
         if self._kept is None or not 0 <= message.series < len(CURVATURES):
             raise malformed("series", "has no curvature at a model that was kept")
@@ -194,12 +206,11 @@ class SealedMomentsParty(SealedParty):
             raise malformed("width", "is not one that curvatures can have")
         self._bend_digits, self._cut_digits = message.width, digits.total - message.width
         dealt = self._dealt(message.dealt)
-        shares = np.zeros(opened.shape, np.uint64)
-        if self._first:
-            shares += np.uint64(round(series.level * 2.0**digits.total))
-        factors = series.factors * 2.0**digits.public
+        shares = np.zeros((2, self._whole.n_rows), np.uint64)
+        odd, even = (f * 2.0**digits.public for f in (series.slope_factors, series.factors))
         for at, seed, words in self._blocks(opened.shape, "bend", series.terms, dealt):
-            add_cosines(opened[at], series.words, factors, seed, words, shares[at])
+            bends, slopes = shares[:, at[1]]
+            add_waves(opened[at], series.words, odd, even, seed, words, slopes, bends)
         dealt.end()
         self._sums_label, self._bend_error = f"{self._label()} sums", series.error
         return BendsReply(
@@ -216,18 +227,25 @@ class SealedMomentsParty(SealedParty):
         return sums
 
     def _weights(self, message: WeightsRequest) -> WeightsReply:
-        """Cut σ'(z), so that its products with two cells do not wrap, and put it under masks."""
+        """Cut σ'(z), so that its products with two cells do not wrap, and slopes; mask both."""
         opened = self._open(message.bends)
         if self._too_decided(message.sums):
             self._kept, self._keeps_back = None, True
             return WeightsReply()
         dealt = self._dealt(message.dealt)
-        shares = (
-            dealt.take(f"{self._serial} low", *opened.shape),
-            dealt.take(f"{self._serial} top", *opened.shape),
-        )
+        low = dealt.take(f"{self._serial} low", *opened.shape)
+        top = dealt.take(f"{self._serial} top", *opened.shape)
         dealt.end()
-        self._cut_share = cut_scores(opened, shares, self._cut_digits, self._first)
+        cuts = self._cut_digits, self._cut_digits + self._bend_digits - self._widths.slope
+        self._cut_share = np.stack(
+            [
+                cut_scores(opened[k], (low[k], top[k]), digits, self._first)
+                for k, digits in enumerate(cuts)
+            ]
+        )
+        labels = self._labels_of(self._problems)[0]
+        self._cut_share[1, self._own_rows] += encoded(-0.5 * labels, self._widths.slope)
+        self._slope_serial = self._serial
         masks = self._mask("weights", *opened.shape)
         return WeightsReply(weights=self._hide(self._cut_share - masks))
 
@@ -242,18 +260,36 @@ class SealedMomentsParty(SealedParty):
         return too_decided(self._view, self._whole, least, self._context.min_batch)
 
     def _spread_cells(self, message: CellsRequest) -> CellsReply:
-        """σ'(z) times cells: its share times E, and what was opened times its own masks."""
-        opened = self._open(message.weights)[0]
+        """σ'(z) times cells: its share times E, and what was opened times its own masks.
+
+        The gradient is Xᵀ times slopes, as that of any point, with noise for who gets it.
+        """
+        opened, slopes = self._open(message.weights)
         table, place = self._whole, self._place
         dealt = self._dealt(message.dealt)
         shape = table.n_rows, table.n_columns
         share = dealt.take(f"{self._serial} cells", *shape) + (
             self._cut_share[0][:, None] * self._all_masked()
         )
+        gradient = dealt.take(f"{self._serial} gradient", 1, table.n_columns)[0]
         dealt.end()
+        self._gradient = gradient + self._gradient_share(slopes)
         share[np.ix_(place.rows, place.columns)] += opened[place.rows, None] * self._own_masks()
         self._cut_share = share
         return CellsReply(cells=self._hide(share - self._mask("spread", *shape)))
+
+    def _gradient_share(self, opened: Words) -> Words:
+        """Own cells times opened slopes, all masked cells times its share of what hides them."""
+        table, place = self._whole, self._place
+        label = f"{self._slope_serial} weights"
+        masks = seeded_words(self._seed, label, 2, table.n_rows)[1:]
+        size = gradient_noise(table.n_rows, self._widths)
+        drawn = noise(self._own_seed, f"{self._serial} gradient", [size] * table.n_columns)
+        share: Words = drawn[:, 0].copy()
+        for there, masked in zip(table.places, self._masked, strict=True):
+            share[there.columns] += transposed_products(masked, masks, there.rows)[0]
+        share[place.columns] += transposed_products(self._cells, opened[None], place.rows)[0]
+        return share
 
     def _make_hessian(self, message: HessianRequest) -> Nothing:
         opened = self._open(message.cells)
@@ -268,6 +304,8 @@ class SealedMomentsParty(SealedParty):
             raise ProtocolError("a phase of sealed training comes out of turn")
         bits = 2 * CELL_BITS + self._bend_digits
         self._hessians[self._kept] = MomentShare(share, bits, message.error)
+        bits = CELL_BITS + self._widths.slope
+        self._gradients[self._kept] = MomentShare(self._gradient, bits, message.slope_error)
         self._kept, self._cut_share = None, np.zeros((0, 0), np.uint64)
         return Nothing()
 

@@ -114,6 +114,7 @@ class MomentExchange(SealedExchange):
         bounds, series = self.errors.bounds, CURVATURES[level]
         columns, holders = self._table.n_columns, self._cell_holders
         error = hessian_error(bounds, series, columns, norm, holders)
+        slope_error = self.errors.fine_vector(series, norm)
         width, dealer, digits = bend_width(bounds), self._dealer, bend_digits(bounds.rows, series)
         sent = self._deal(lambda: dealer.bends(self._serial + 1, series, digits.dealt))
         bends = self._ask(
@@ -130,7 +131,8 @@ class MomentExchange(SealedExchange):
         self._add(bends, "sums")
         sums = self._total
         self._add(bends, "bends")
-        low = self._deal(lambda: dealer.weights(self._serial + 1, digits.total - width))
+        cuts = digits.total - width, digits.total - self.errors.widths.slope
+        low = self._deal(lambda: dealer.weights(self._serial + 1, cuts))
         weights = self._ask(
             WEIGHTS,
             lambda p, n: WeightsRequest(
@@ -154,7 +156,12 @@ class MomentExchange(SealedExchange):
         self._ask(
             HESSIAN,
             lambda p, n: HessianRequest(
-                round=n, serial=self._serial, cells=self._total, error=error, dealt=last(p)
+                round=n,
+                serial=self._serial,
+                cells=self._total,
+                error=error,
+                slope_error=slope_error,
+                dealt=last(p),
             ),
         )
         return True
