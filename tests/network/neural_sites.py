@@ -98,7 +98,9 @@ class Mortal:
 def site_of(name, keys, folder, **changes):
     """What a site brings along; it allows neural runs."""
     told = {"tiles": tiles()[name], "policy": SitePolicy(), **changes}
-    return SiteMember(name=name, keys=keys[name], members={}, ledger=Ledger(folder, "one"), **told)
+    members = {other: each.identity.public for other, each in keys.items()}
+    ledger = Ledger(folder, "one")
+    return SiteMember(name=name, keys=keys[name], members=members, ledger=ledger, **told)
 
 
 def places(folder):

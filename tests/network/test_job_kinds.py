@@ -143,7 +143,8 @@ def member(name, folder, policy=None, roster=None):
     tiles = (load("breast_cancer").to_tile(),)
     keys = ephemeral_keys((name,))[name]
     book = Ledger(folder / "ledger", "one")
-    return SiteMember(name, tiles, keys, {}, book, roster=roster, policy=policy)
+    members = dict.fromkeys((name, "north", "south"), keys.identity.public)
+    return SiteMember(name, tiles, keys, members, book, roster=roster, policy=policy)
 
 
 #: A site whose owner has agreed to tallies.
@@ -209,11 +210,12 @@ def test_a_site_runs_no_kind_that_its_documents_do_not_name(tally, tmp_path, mon
             member("north", tmp_path, policy).open_party(task.told(), {})
     assert tally.opened == []
     member("north", tmp_path, NAMED).open_party(task.told(), {})
+    alone = TallyTask(name="t", parties=("north",))
     roster = signed_by_north(Limits())
     with pytest.raises(ConfigError, match=r"add 'tally' to kinds .* \(the roster of 'one' says so"):
-        member("north", tmp_path, NAMED, roster).open_party(task.told(), {})
+        member("north", tmp_path, NAMED, roster).open_party(alone.told(), {})
     allowed = signed_by_north(Limits(kinds=("tally",)))
-    member("north", tmp_path, NAMED, allowed).open_party(task.told(), {})
+    member("north", tmp_path, NAMED, allowed).open_party(alone.told(), {})
     assert tally.opened == ["north", "north"]
 
 

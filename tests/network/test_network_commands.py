@@ -31,7 +31,7 @@ from weft.network.open_site import open_site
 from weft.network.run_description import LinearTask
 from weft.network.run_index import RunIndex
 from weft.network.run_progress import Report
-from weft.network.serve_settings import write_serve_settings
+from weft.network.serve_settings import read_serve_settings, write_serve_settings
 from weft.network.site_member import load_member
 from weft.network.site_models import ModelSavingParty
 from weft.privacy.ledger.run_booking import Ledger
@@ -483,6 +483,29 @@ def test_whether_runs_are_recorded_is_kept_in_the_kit(place, weft, monkeypatch, 
     assert stat.S_IMODE(settings.stat().st_mode) == 0o600
     write(settings, '{"record": 7}')
     assert "--no-record" in sentence(weft("serve", kit))
+
+
+def test_a_party_that_was_removed_is_denied_until_it_is_admitted(
+    place, weft, monkeypatch, tmp_path
+):
+    kit = tmp_path / "kit"
+    shutil.copytree(kit_of(place, "coordinator"), kit)
+    told = []
+
+    def serve(kit, settings):
+        told.append((settings.record, *settings.denied))
+        write_serve_settings(kit, settings)
+
+    monkeypatch.setattr(processes, "serve", serve)
+    for options in (["--record"], ["--deny", "west", "--deny", "east"], [], ["--admit", "east"]):
+        assert weft("serve", kit, *options)[0] == 0
+    both = (True, "east", "west")
+    assert told == [(True,), both, both, (True, "west")]
+    settings = read_serve_settings(Kit.inspect(kit))
+    settings.check_parties(("north", "east"))
+    said = refusal(lambda: settings.check_parties(("north", "west")))
+    assert "takes west into no run any more" in said
+    assert "[[party]]" in said
 
 
 # ── how a run ended ───────────────────────────────────────────────────────────────────────

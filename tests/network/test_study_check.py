@@ -16,7 +16,7 @@ from weft.cli.network_check import show_check
 from weft.crypto.keys import ephemeral_keys, load_all, new_keys
 from weft.data import Tile
 from weft.data.columns.column_rules import ColumnRule, encode_rules
-from weft.errors import ConfigError, WeftError
+from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.federation.check_messages import CHECK_FILES
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN, Terms
@@ -106,6 +106,17 @@ def test_the_submitter_gets_counts_and_nothing_of_small_groups(tmp_path, keys, c
     assert "LIKELY REACHED" in said or "REACHED" in said
     assert "Ready: weft submit" in said
     assert "no ledger" not in said
+
+
+def test_a_party_that_is_no_member_any_more_is_named_before_secrets_are_compared(tmp_path, keys):
+    held = {name: keys[name] for name in ("north", "south")}
+    sites = MemberSites(tmp_path, keys, tiles(), terms=TERMS)
+    known = {name: each.identity.public for name, each in held.items()}
+    for name in held:
+        sites.members[name] = dataclasses.replace(sites.members[name], members=known)
+    with pytest.raises(ProtocolError, match="knows no west by its keys; leave out who") as told:
+        sites.ask(task())
+    assert "secret" not in str(told.value)
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,8 @@ def test_a_site_allows_exposure_only_by_its_policy_or_a_signed_roster(
         assert consent.terms.allow_exposure == allowed
         return
     keys = ephemeral_keys(("p1",))["p1"]
-    site = SiteMember("p1", tuple(halves["p1"]), keys, {}, Ledger(tmp_path), policy=policy)
+    members = {"p1": keys.identity.public}
+    site = SiteMember("p1", tuple(halves["p1"]), keys, members, Ledger(tmp_path), policy=policy)
     task = LinearTask(name="t", parties=("p1",), settings=FEW, preprocessing=PREPARED, terms=OPEN)
     assert site.open_party(task.told(), {})._terms.allow_exposure == allowed
 

@@ -32,6 +32,14 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    deny: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A party that no run takes any more; may be repeated."),
+    ] = None,
+    admit: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Take a party again that was denied; may be repeated."),
+    ] = None,
 ) -> None:
     """Be the coordinator of a federation, until Ctrl-C or SIGTERM.
 
@@ -47,6 +55,9 @@ def serve(
     weft audit KIT/weft/runs/RUN --roster FILE shows what each side could read, and checks what the
     parties signed. No submitter and no site gets it. It stays until the run is given up (weft stop
     --forget) or somebody deletes it. The choice is kept in the kit, until --no-record is given.
+
+    A member that was removed may stay connected until its certificate expires. --deny NAME refuses
+    every run with it at once; that too is kept in the kit, until --admit NAME is given.
     """
     from weft.network.engine import require_engine
     from weft.network.kits.open_kit import Kit
@@ -56,7 +67,11 @@ def serve(
     from weft.network.engine import serve_and_join as processes
     from weft.network.serve_settings import ServeSettings, read_serve_settings
 
-    settings = read_serve_settings(opened) if record is None else ServeSettings(record=record)
+    before = read_serve_settings(opened)
+    denied = {*before.denied, *(deny or ())} - {*(admit or ())}
+    settings = ServeSettings(
+        record=before.record if record is None else record, denied=tuple(sorted(denied))
+    )
     processes.serve(opened, settings)
 
 

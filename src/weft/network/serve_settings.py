@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -21,9 +22,21 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ----------
     record
         Whether the messages of every run are kept in its folder, for audits.
+    denied
+        Parties that no run takes, though their certificates are still valid.
     """
 
     record: bool = False
+    denied: tuple[str, ...] = ()
+
+    def check_parties(self, parties: Iterable[str]) -> None:
+        """Refuse a run with a party that is denied."""
+        found = [party for party in parties if party in self.denied]
+        if found:
+            raise ConfigError(
+                f"the coordinator takes {', '.join(found)} into no run any more; name the others "
+                "in the config, each in a [[party]] of its own"
+            )
 
 
 def write_serve_settings(kit: Kit, settings: ServeSettings) -> None:
@@ -41,7 +54,7 @@ def read_serve_settings(kit: Kit) -> ServeSettings:
     except (OSError, msgspec.MsgspecError) as error:
         raise ConfigError(
             f"{path} cannot be read ({error}); delete it, and start weft serve with --record or "
-            "--no-record"
+            "--no-record, and --deny for every party that was denied"
         ) from None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -100,6 +100,7 @@ class SiteMember:
             Its name, which is signed in tasks that only a party may hand in.
         """
         task = told_task(told)
+        self._check_members(task.parties)
         if self.roster is not None and self.pins is not None:
             self.pins.insist(self.roster)
         # Where only the submitter has set terms, careful defaults are the site's own.
@@ -110,6 +111,17 @@ class SiteMember:
         kind.check_consent(task, consent)
         kind.check_author(task, run, self.identities)
         return kind.open_party(task, self, consent, memory)
+
+    def _check_members(self, parties: Iterable[str]) -> None:
+        """Refuse a run with strangers, before anything is compared with them."""
+        strangers = [party for party in parties if party not in self.identities]
+        if strangers:
+            where = "its keys" if self.roster is None else "its roster"
+            raise ConfigError(
+                f"knows no {' and no '.join(strangers)} by {where}; leave out who is no member any "
+                "more, with a [[party]] in the config for each of the others, or hand the new "
+                f"roster to {self.name}"
+            )
 
     def model_with(self, fingerprint: str) -> Model:
         """A model that it got in some run, by its fingerprint in hex digits."""

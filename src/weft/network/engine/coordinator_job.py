@@ -91,9 +91,10 @@ class CoordinatorController(Controller):
                 path = task_file(Path(workspace.get_app_dir(job)))
                 task = read_task(path.read_text(encoding="utf-8"))
                 self._files = job_kind_of(task).result_files
-                record = read_serve_settings(kit).record
+                chosen = read_serve_settings(kit)
+                chosen.check_parties(task.parties)
                 coordinate_run(
-                    open_transport, folder, task, self._progress, submitter, record=record
+                    open_transport, folder, task, self._progress, submitter, record=chosen.record
                 )
                 self._progress.end("over")
         except Stopped as error:
