@@ -15,6 +15,8 @@ from weft.solvers.sealed.vector_products import VectorProducts
 
 #: A gap above which it says little of which point is the best: P is known to 1e-5 of itself only.
 _SAYS_LITTLE = 0.1
+#: Above this, as errors leave it at a small λ, gaps that are so much alike say nothing either.
+_NOT_SMALL, _ALIKE = 2e-3, 1.1
 
 
 class _Measured(NamedTuple):
@@ -48,7 +50,7 @@ class CertifiedPoints:
         Above P at the point, and below P*.
     proof
         P and D as they are certified, at the point with the smallest gap; where that says little,
-        as for a tiny λ, at the one with the smallest gradient.
+        as for a small λ, at the one with the smallest gradient.
     """
 
     errors: Errors
@@ -167,10 +169,12 @@ class CertifiedPoints:
                 self.proof, self._model = proof, self._gradient_vector
         at = self._gradient_vector
         self._measured.append(_Measured(others, at, self.primal, value - doubt, most))
-        if self.gap > _SAYS_LITTLE:
+        if self.gap > _NOT_SMALL:
             flat = min(self._measured)
             proofs = (flat.primal, self.dual), (flat.least, flat.least - flat.most)
-            self.proof, self._model = min(proofs, key=_relative_gap), flat.number
+            proof = min(proofs, key=_relative_gap)
+            if self.gap > _SAYS_LITTLE or _relative_gap(proof) <= _ALIKE * self.gap:
+                self.proof, self._model = proof, flat.number
 
     def _intercept_price(self, cut: Cut) -> float:
         """How far P may be above P* because a free intercept is not the best one: s(β − β*)."""
