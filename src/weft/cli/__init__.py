@@ -17,6 +17,7 @@ from weft.cli.algorithms import algorithms
 from weft.cli.audit import audit
 from weft.cli.check import check
 from weft.cli.describe import describe
+from weft.cli.doctor import doctor
 from weft.cli.export import export
 from weft.cli.federation import federation
 from weft.cli.founding import founding
@@ -92,6 +93,7 @@ _app.command(
 _app.command(epilog="Example: weft submit anna config.toml --keys keys --party north")(submit)
 _app.command(epilog="Example: weft status anna")(status)
 _app.command(epilog="Example: weft stop anna")(stop)
+_app.command(epilog="Example: weft doctor north")(doctor)
 
 data = typer.Typer(no_args_is_help=True, help="Data sets that come by name.")
 data.command("list", epilog="Example: weft data list")(data_list)

@@ -1,0 +1,36 @@
+"""``weft doctor``."""
+
+from __future__ import annotations
+
+from weft.cli.network import AsJson, KitFolder
+
+_WORDS = {"good": "good", "soon": "SOON", "bad": "BAD"}
+
+
+def doctor(kit: KitFolder, json: AsJson = False) -> int:
+    """Look for what keeps a kit from working: clock, certificates, disk, memory, the coordinator.
+
+    For a kit of any kind, whether or not Weft runs with it; changes nothing, and talks to nobody
+    but the coordinator, with which it does a handshake. Every line that is not good has a mend. The
+    exit code is 2 if something is bad, else 0: a health check for supervisors too.
+    """
+    import msgspec
+
+    from weft.cli.console import say, say_json
+    from weft.network.engine import require_engine
+    from weft.network.kits.open_kit import Kit
+
+    require_engine()
+    opened = Kit.inspect(kit)
+    from weft.network.engine.kit_health import examine_kit
+
+    found = examine_kit(opened)
+    healthy = all(symptom.state != "bad" for symptom in found)
+    if json:
+        told = {"kit": str(opened.path), "kind": opened.kind, "name": opened.name}
+        say_json({**told, "healthy": healthy, "found": msgspec.to_builtins(found)})
+    else:
+        for symptom in found:
+            mend = f"; {symptom.mend}" if symptom.mend else ""
+            say(f"{_WORDS[symptom.state]}  {symptom.about}: {symptom.found}{mend}")
+    return 0 if healthy else 2
