@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+from weft import load_model
 
 SETTINGS = """
 [data]
@@ -84,3 +87,18 @@ def test_a_check_lets_be_what_a_run_fits(weft: Any, tmp_path: Path) -> None:
     outcome = weft("check", config)
     assert outcome.code == 0, outcome.err
     assert "Ready: weft train" in outcome.out
+
+
+def test_a_run_without_a_penalty_ends_with_what_is_proved_of_its_model(
+    weft: Any, tmp_path: Path
+) -> None:
+    free = SETTINGS.replace("lambda = 1e-6", "lambda = 0")
+    solver = '[solver]\nname = "newton-cg"\niterations = 8\n'
+    config = written(tmp_path, 120, "abc", free + solver)
+    outcome = weft("train", config, "--out", "results")
+    assert outcome.code == 0, outcome.err
+    assert "was not reached" not in outcome.out
+    summary = json.loads((tmp_path / "results" / "summary.json").read_text())
+    assert summary["lambda"] == 0.0
+    assert 0 < summary["certificate"]["gap"] < 1e-9
+    assert load_model(tmp_path / "results" / "model.npz").lam == 0.0

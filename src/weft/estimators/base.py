@@ -188,8 +188,6 @@ class Hybrid(BaseEstimator):
         self.solver_, self.lambda_ = trained.settings.solver, trained.model.lam
         self.certificate_ = trained.result.certificate
         self.gap_ = float("nan") if self.certificate_ is None else self.certificate_.gap
-        if settings.frees_weights:
-            self.gap_ = float(self.model_.certificate["gap"])
         self.history_ = history_frame(trained.result.history)
         self.n_iter_ = len(trained.result.history)
         self._tell_path(trained.result, settings)

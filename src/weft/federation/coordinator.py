@@ -333,8 +333,9 @@ def release(
         )
     if settings.frees_weights:
         result.notes.append(
-            "some weights have no penalty but a small one that stood in for it, of which the "
-            "certificate is; whoever reads the model takes off what that did, and has a proof of it"
+            "some weights have no penalty, and a small one stood in for it while training; whoever "
+            "reads the model takes off what that did, with a proof (what a coordinator certifies "
+            "is the fit with the small one)"
         )
     if settings.opens_matrices:
         result.notes.append(_moments_in_words(settings, recipients))

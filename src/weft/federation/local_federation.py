@@ -9,6 +9,7 @@ from pathlib import Path
 from secrets import token_bytes
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -37,6 +38,7 @@ from weft.protocol.metering import EncryptionCost, Spent
 from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.base import Checkpointing, Record
 from weft.solvers.settings import STAND_IN, Settings
+from weft.sums.gap_certificate import Certificate
 
 #: Name of the reader that is this process.
 _HERE = ""
@@ -225,6 +227,8 @@ class Federation:
                 "outside of their range, and count as declared; 'weft check' names them"
             )
         released = self._join(outcome)
+        if settings.frees_weights:
+            _tell_proof(outcome, released.model)
         return Trained(
             **vars(outcome),
             **released._asdict(),
@@ -278,6 +282,15 @@ class Federation:
         parties, coordinator = self.encryption_costs()
         slowest = max(parties.values(), key=lambda cost: cost.seconds)
         return Spent(slowest, sum(parties.values(), EncryptionCost()), coordinator)
+
+
+def _tell_proof(outcome: Outcome, model: Model) -> None:
+    """Let a run of weights without a penalty end with what is proved of its model."""
+    proof = model.certificate
+    outcome.result.certificate = Certificate(
+        int(proof["iteration"]), tuple(proof["primal"]), tuple(proof["dual"])
+    )
+    outcome.head = msgspec.structs.replace(outcome.head, lam=model.lam)
 
 
 def _check_consents(consents: Mapping[str, Consent] | None, parties: Iterable[str]) -> None:

@@ -77,6 +77,8 @@ def without_stand_in(fit: FitStatistics) -> FitStatistics:
     before += 0.5 * float((fit.penalty * weights**2).sum()) / fit.samples
     high = before - 0.5 * (length - unsure) ** 2 + curved + length * (unsure + share * length)
     low = before - 0.5 * length**2 - curved - share * length**2
+    # Both rest on a sum of losses, which is rounded too.
+    high, low = high + _ROUNDING * before, low - _ROUNDING * before
     coef: Floats = fit.to_raw @ (weights + step)
     return replace(
         fit,

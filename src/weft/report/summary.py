@@ -204,6 +204,9 @@ def _encryption(trained: Outcome, spent: Spent | None) -> dict[str, Any]:
 def shortfall(summary: dict[str, Any]) -> str | None:
     """A sentence when the gap that was asked for is not certified, else None."""
     target, proof = summary["settings"]["gap"], summary["certificate"]
+    if _without_penalty(summary["settings"]):
+        # What is proved of its last step is proved; how small slopes were is no gap of its own.
+        return None
     short = [row["lambda"] for row in summary["path"] or () if not _gap(row) <= (target or 0)]
     if target is None or (proof is not None and _gap(proof) <= target and not short):
         return None
@@ -224,6 +227,11 @@ def shortfall(summary: dict[str, Any]) -> str | None:
         f"the gap asked for, {target:g}, was not reached{where}; allow more iterations, raise "
         "lambda, or scale the features (scaling and unit_rows in [data])"
     )
+
+
+def _without_penalty(settings: dict[str, Any]) -> bool:
+    factors = (settings.get("penalty_factors") or {}).values()
+    return bool(settings.get("without_penalty")) or 0.0 in factors
 
 
 def _gap(proof: dict[str, Any]) -> float:
