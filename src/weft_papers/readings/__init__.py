@@ -1,0 +1,1 @@
+"""What other readings of the papers' texts would cost, measured."""
