@@ -116,7 +116,7 @@ def hostile(seed: int) -> tuple[Floats, NDArray[np.float64]]:
     return x, np.where(rng.random(150) < 1 / (1 + np.exp(-score)), 1.0, -1.0)
 
 
-@pytest.mark.parametrize("iterations", [pytest.param(5, marks=pytest.mark.release), 12])
+@pytest.mark.parametrize("iterations", [pytest.param(8, marks=pytest.mark.release), 12])
 def test_what_is_proved_holds_on_hostile_tables_wherever_a_run_stops(iterations: int) -> None:
     """Either nothing is released, or the optimum of the pooled table is as near as is said."""
     released = 0
@@ -139,7 +139,7 @@ def test_what_is_proved_holds_on_hostile_tables_wherever_a_run_stops(iterations:
         assert proof["dual"][0] <= best + 1e-13
         score = x @ summary.coef[order][:3] + summary.coef[-1]
         assert np.logaddexp(0, -y * score).mean() <= proof["primal"][0] + 1e-13
-    assert released >= (1 if iterations == 5 else 2)
+    assert released >= (1 if iterations == 8 else 2)
 
 
 def separated() -> Table:
