@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from weft.crypto.ciphers.block_format import SIGN
+from weft.crypto.ciphers.sum_blocks import check_older
 from weft.crypto.ciphers.sum_masks import carried_by
 from weft.crypto.pads.mask_ring import MaskRing, RingPlace
 from weft.errors import ProtocolError
@@ -38,3 +40,15 @@ def test_a_sum_is_gone_on_from_only_with_what_this_party_put_in():
     for where, last in ((place(-1, again=True), 10), (place(-1, again=True), 0), (place(-1), 9)):
         with pytest.raises(ProtocolError, match="does not go on from the sum"):
             linked(where, [9], last=last)
+
+
+def test_pads_that_a_request_lists_together_are_in_its_list_and_older():
+    """A mark with the sign names an entry of the list; one behind its end names nothing."""
+    lists = [(3, 4), (5, 2)]
+    check_older(np.array([1, 6, SIGN, SIGN | 1], np.uint64), lists, 7, "v")
+    with pytest.raises(ProtocolError, match="not older than this contribution"):
+        check_older(np.array([1, SIGN | 2], np.uint64), lists, 7, "v")
+    with pytest.raises(ProtocolError, match="not older than this contribution"):
+        check_older(np.array([1, SIGN], np.uint64), lists, 5, "v")
+    with pytest.raises(ProtocolError, match="not older than this contribution"):
+        check_older(np.array([7, SIGN], np.uint64), lists, 7, "v")
