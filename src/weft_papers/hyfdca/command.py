@@ -77,15 +77,15 @@ def hyfdca(
     """HyFDCA against FedAvg and HyFEM: Tables 5 to 8, Figures 3 to 8, and the 72 comparisons.
 
     Runs the settings of Overman, Blum and Klabjan (2022) on MNIST, 20 newsgroups (in the place of
-    News20) and Covertype, from the folder that WEFT_DATA names, as federations in this machine's
-    processes, with the paper's hyper-parameters: HyFDCA under encryption that is measured, FedAvg
-    and HyFEM in the clear. Weft's own step rule ('safe') and the solver that it would choose are
-    run besides.
+    News20) and Covertype, from the folder that WEFT_DATA names, with the paper's hyper-parameters.
+    Runs are replays of federations, to the same bits but without messages; what an iteration costs
+    with them is measured by --alone. Weft's own step rule ('safe') and the solver that it would
+    choose are run besides.
 
-    On two cores small takes up to 20 minutes, medium some hours. Given again, an interrupted
-    command goes on where it was, but for FedAvg and HyFEM runs, which begin anew. The folder gets a
-    page (README.md) with all tables beside the paper's, the figures, the comparisons and curves
-    (CSV), and every run (JSON).
+    At full length a run takes from half a minute to some minutes of a core. Given again, an
+    interrupted command goes on where it was. The folder gets a page (README.md) with all tables
+    beside the paper's, the figures, the comparisons and curves (CSV), and every run, a line each
+    (runs.jsonl).
     """
     from weft.cli.console import say
     from weft.storage.atomic_files import locked
