@@ -17,7 +17,10 @@ from weft.report.plot_style import BLUE, FAINT, INK, ORANGE, new_figure, not_dra
 from weft.storage.atomic_files import replacing
 from weft_papers.fedhybrid.paper_rules import SHARES, Line, read_runs
 
-_COMMAND = "python -m weft_papers.fedhybrid.paper_rules --seeds 3 --out runs.jsonl"
+_RULES = "python -m weft_papers.fedhybrid.paper_rules --out runs.jsonl"
+_COMMAND = f"""{_RULES} --seeds 3 --setup synthetic_squares boston
+{_RULES} --seeds 2 --setup synthetic_logistic
+{_RULES} --seeds 1 --setup mushroom"""
 _TITLES = {
     "synthetic_squares": "(1) least squares, synthetic",
     "boston": "(2) least squares, Boston",
@@ -79,8 +82,8 @@ def page(runs: Sequence[Line]) -> str:
 
 
 def _present(runs: Sequence[Line], number: int) -> list[str]:
-    """A figure's set-ups that were run."""
-    found = {run["setup"] for run in runs}
+    """A figure's set-ups that were run, parties weighing the same."""
+    found = {run["setup"] for run in runs if run["weigh"] == "parties"}
     return [name for name in _FIGURES[number][0] if name in found]
 
 
