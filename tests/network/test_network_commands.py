@@ -125,12 +125,13 @@ def test_an_address_with_credentials_is_neither_kept_nor_repeated(place, site, w
 
 def test_where_a_sites_things_lie_is_named_once_only(place, site, weft, monkeypatch):
     joined = []
-    monkeypatch.setattr(processes, "join", lambda kit, found, wait: joined.append((kit, wait)))
+    monkeypatch.setattr(processes, "join", lambda *told: joined.append(told[2:]))
     kit = kit_of(place, "south")
     options = ["--data", "table.csv", "--id", "id", "--label", "y", "--keys", "keys"]
     assert weft("join", kit, *options)[0] == 0
-    assert weft("join", kit, "--wait", "7")[0] == 0
-    assert [wait for _, wait in joined] == [60.0, 7.0]
+    assert weft("join", kit, "--wait", "7", "--log", "json")[0] == 0
+    assert weft("join", kit, *options)[0] == 0
+    assert joined == [(60.0, "text"), (7.0, "json"), (60.0, "json")]
     kept = read_settings(Kit.open(kit))
     assert (kept.party, kept.id, kept.label) == ("south", "id", "y")
     assert kept.data == [str(site / "table.csv")]
@@ -466,19 +467,22 @@ def test_a_site_opens_no_door_for_job_processes(monkeypatch):
     assert made == [{"fqcn": "south", "create_internal_listener": False}]
 
 
-def test_whether_runs_are_recorded_is_kept_in_the_kit(place, weft, monkeypatch, tmp_path):
+def test_whether_runs_are_recorded_and_how_events_are_told_is_kept_in_the_kit(
+    place, weft, monkeypatch, tmp_path
+):
     kit = tmp_path / "kit"
     shutil.copytree(kit_of(place, "coordinator"), kit)
     told = []
 
     def serve(kit, settings):
-        told.append(settings.record)
+        told.append((settings.record, settings.log))
         write_serve_settings(kit, settings)
 
     monkeypatch.setattr(processes, "serve", serve)
-    for options in ([], ["--record"], [], ["--no-record"], []):
+    for options in ([], ["--record"], ["--log", "json"], ["--no-record"], ["--log", "text"]):
         assert weft("serve", kit, *options)[0] == 0
-    assert told == [False, True, True, False, False]
+    kept = [(False, "text"), (True, "text"), (True, "json"), (False, "json"), (False, "text")]
+    assert told == kept
     settings = kit / "local" / "weft.json"
     assert stat.S_IMODE(settings.stat().st_mode) == 0o600
     write(settings, '{"record": 7}')

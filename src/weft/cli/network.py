@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -18,6 +18,10 @@ KitFolder = Annotated[
     typer.Argument(
         metavar="KIT", help="Start-up kit, from 'weft federation new', or folder, from 'accept'."
     ),
+]
+LogOption = Annotated[
+    Literal["text", "json"] | None,
+    typer.Option("--log", help="Print events as text or JSON lines; kept, at first text."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object only.")]
 
@@ -40,6 +44,7 @@ def serve(
         list[str] | None,
         typer.Option(metavar="NAME", help="Take a party again that was denied; may be repeated."),
     ] = None,
+    log: LogOption = None,
 ) -> None:
     """Be the coordinator of a federation, until Ctrl-C or SIGTERM.
 
@@ -58,6 +63,9 @@ def serve(
 
     A member that was removed may stay connected until its certificate expires. --deny NAME refuses
     every run with it at once; that too is kept in the kit, until --admit NAME is given.
+
+    With --log json every event is one JSON object, with the run that it is about, and nothing in it
+    that must stay on this machine; the same lines are in KIT/weft/events.jsonl.
     """
     from weft.network.engine import require_engine
     from weft.network.kits.open_kit import Kit
@@ -70,7 +78,9 @@ def serve(
     before = read_serve_settings(opened)
     denied = {*before.denied, *(deny or ())} - {*(admit or ())}
     settings = ServeSettings(
-        record=before.record if record is None else record, denied=tuple(sorted(denied))
+        record=before.record if record is None else record,
+        denied=tuple(sorted(denied)),
+        log=log or before.log,
     )
     processes.serve(opened, settings)
 
@@ -122,6 +132,7 @@ def join(
     wait: Annotated[
         float, typer.Option(metavar="SECONDS", help="For a coordinator that is not there yet.")
     ] = 60.0,
+    log: LogOption = None,
     forget: Annotated[
         str | None,
         typer.Option(
@@ -151,6 +162,9 @@ def join(
 
     A run that nobody will bring to its end keeps its secrets here. weft status KIT lists the runs,
     and weft join KIT --forget RUN drops one for good; nobody can take it up again.
+
+    With --log json every event is one JSON object, with the run that it is about, and nothing in it
+    about samples: such sentences are in KIT/weft/events.log only.
     """
     from weft.cli.console import say
     from weft.cli.data_problems import refuse_files
@@ -181,6 +195,7 @@ def join(
             "new": None if not new else [_full(name, "--new") for name in new],
             "id": id,
             "label": label,
+            "log": log,
             **{
                 name: None if path is None else str(path.absolute()) for name, path in files.items()
             },
@@ -198,7 +213,7 @@ def join(
         write_settings(opened, settings)
         from weft.network.engine import serve_and_join as processes
 
-        processes.join(opened, site, wait)
+        processes.join(opened, site, wait, settings.log)
 
 
 def _full(name: str, option: str = "--data") -> str:
@@ -255,6 +270,8 @@ def _settled(kit: Kit, given: dict[str, Any], *, no_policy: bool = False) -> Joi
     kept = {} if before is None else {name: getattr(before, name) for name in _PROTECTING}
     if no_policy:
         kept["policy"] = None
+    if before is not None:
+        told.setdefault("log", before.log)
     for name, path in kept.items():
         if path is not None and name not in told:
             say(f"The {name} of the last time counts: {path}")

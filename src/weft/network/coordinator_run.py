@@ -120,7 +120,8 @@ def _run(transport: Transport, folder: Path, task: Task, progress: Progress, rec
 
         def tell(record: IterationRecord) -> None:
             # A repeated exchange says who was away then, not who is now.
-            progress.add(record, {} if channel.replaying else channel.away)
+            repeated = channel.replaying
+            progress.add(record, {} if repeated else channel.away, repeated=repeated)
 
         finished = kind.coordinate(task, channel, _secret(folder), tell)
         if recorder is not None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from weft.errors import ConfigError
+from weft.network.event_lines import LogStyle
 from weft.network.kits.open_kit import Kit, packed_json
 from weft.privacy.agreement.roster_files import read_revocation, read_roster
 from weft.privacy.agreement.roster_pins import RosterPins
@@ -43,6 +44,8 @@ class JoinSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         A file that says how the tables are to be read.
     new
         Tables of new samples, for joint predictions.
+    log
+        How events are shown on the terminal.
     """
 
     party: str
@@ -54,6 +57,7 @@ class JoinSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     policy: str | None = None
     reading: str | None = None
     new: list[str] = []
+    log: LogStyle = "text"
 
 
 def settings_file(kit: Kit) -> Path:

@@ -104,6 +104,9 @@ class Progress:
         self._parties: tuple[str, ...] = ()
         self._away: dict[str, str] = {}
         self._next_line = 0.0
+        #: How many iterations have been told, and who was said to be away, before a resumption too.
+        self._told = 0
+        self._said_away: set[str] = set()
         #: After how many exchanges it was last resumed.
         self._exchanges = -1
         #: The last iteration, if it is not logged yet.
@@ -127,14 +130,22 @@ class Progress:
         if before != exchanges:
             log.info("run %s: goes on after %d exchanges", self.run, exchanges)
 
-    def add(self, record: IterationRecord, away: Mapping[str, Failure]) -> None:
-        """One more iteration is done."""
+    def add(
+        self, record: IterationRecord, away: Mapping[str, Failure], *, repeated: bool = False
+    ) -> None:
+        """One more iteration is done, or repeated from the journal: then it is no news."""
         told = {party: failure.reason for party, failure in away.items()}
         with self._lock:
             self._records.append(record)
-            before, self._away = self._away, told
-        for party in told.keys() - before.keys():
+            self._away = told
+            number = len(self._records)
+        if repeated or number <= self._told:
+            self._told = max(self._told, number)
+            return
+        self._told = number
+        for party in sorted(told.keys() - self._said_away):
             log.info("run %s: %s is away: it %s", self.run, party, told[party])
+        self._said_away = set(told)
         self._untold = record
         if time.monotonic() > self._next_line:
             self._next_line = time.monotonic() + _LINES

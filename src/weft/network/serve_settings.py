@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from weft.errors import ConfigError
+from weft.network.event_lines import LogStyle
 from weft.network.kits.open_kit import Kit, packed_json
 from weft.storage.atomic_files import write_private
 
@@ -24,10 +25,13 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         Whether the messages of every run are kept in its folder, for audits.
     denied
         Parties that no run takes, though their certificates are still valid.
+    log
+        How events are shown on the terminal.
     """
 
     record: bool = False
     denied: tuple[str, ...] = ()
+    log: LogStyle = "text"
 
     def check_parties(self, parties: Iterable[str]) -> None:
         """Refuse a run with a party that is denied."""
@@ -56,6 +60,14 @@ def read_serve_settings(kit: Kit) -> ServeSettings:
             f"{path} cannot be read ({error}); delete it, and start weft serve with --record or "
             "--no-record, and --deny for every party that was denied"
         ) from None
+
+
+def read_log_style(kit: Kit) -> LogStyle:
+    """How events are shown; as text where that cannot be read, which must be logged itself."""
+    try:
+        return read_serve_settings(kit).log
+    except ConfigError:
+        return "text"
 
 
 def _file(kit: Kit) -> Path:

@@ -85,6 +85,7 @@ class ModelSavingParty:
         except StorageError as error:
             if not path.exists():
                 raise
-            log.warning("the model in %s is the one from before (%s)", path, error)
+            run = self._folder.name
+            log.warning("run %s: the model in %s is the one from before (%s)", run, path, error)
         else:
-            log.info("the model is in %s", path)
+            log.info("run %s: the model is in %s", self._folder.name, path)

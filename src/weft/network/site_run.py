@@ -17,6 +17,7 @@ import weft.all_messages  # noqa: F401 - a site must know every phase that can c
 from weft.crypto.replay_log import Memory
 from weft.errors import ProtocolError, WeftError
 from weft.network.envelope import Hello, Work, Worked, decode_envelope, encode
+from weft.network.event_lines import OWN
 from weft.network.randomness_store import RandomnessStore
 from weft.network.versions import check_version
 from weft.protocol import Fields, Message, Phase, fields_of, pack, phase_named, unpack
@@ -223,10 +224,10 @@ class SiteRun:
         member = self.rebuild(heard).member
         exposed: str = getattr(member, "exposure", "")
         for said in getattr(member, "remarks", ()):
-            log.info("run %s: %s", self.run, said)
+            log.info("run %s: %s", self.run, said, extra=OWN)
         member.close()
         if exposed:
-            log.info("run %s: exposed: %s", self.run, exposed)
+            log.info("run %s: exposed: %s", self.run, exposed, extra=OWN)
 
     def leave(self) -> None:
         """The process ends: let another one open the run's files."""

@@ -11,6 +11,7 @@ from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_component import FLComponent
 from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
+from nvflare.fuel.f3.cellnet.fqcn import FQCN
 from nvflare.fuel.f3.message import Message
 
 from weft.network.engine.nvflare_transport import (
@@ -55,6 +56,8 @@ class PartyComponent(FLComponent):
     def __init__(self) -> None:
         super().__init__()
         self._lock = Lock()
+        #: Whether the coordinator was there, and is not.
+        self._lost = False
         self._envelopes: OrderedDict[str, bytes] = OrderedDict()
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
@@ -64,8 +67,22 @@ class PartyComponent(FLComponent):
             cell = fl_ctx.get_engine().get_cell()
             cell.register_request_cb(channel=CHANNEL, topic=ASK, cb=self.ask)
             cell.register_request_cb(channel=CHANNEL, topic=SEEN, cb=self.seen)
+            cell.core_cell.set_cell_disconnected_cb(self.lost)
+            cell.core_cell.set_cell_connected_cb(self.found)
         elif event_type == EventType.SYSTEM_START:
             log.info("connected")
+
+    def lost(self, other: Any) -> None:
+        """The engine has lost a connection."""
+        if other.info.fqcn == FQCN.ROOT_SERVER and not self._lost:
+            self._lost = True
+            log.warning("the coordinator is gone; this site tries to reach it until it is back")
+
+    def found(self, other: Any) -> None:
+        """The engine has a connection, perhaps again."""
+        if other.info.fqcn == FQCN.ROOT_SERVER and self._lost:
+            self._lost = False
+            log.info("the coordinator is back")
 
     def ask(self, request: Message) -> Message:
         """Answer an envelope."""

@@ -18,6 +18,7 @@ from weft.errors import WeftError
 from weft.network.coordinator_run import coordinate_run
 from weft.network.credentials import Credential
 from weft.network.discard_run import abandon_run
+from weft.network.engine.expected_errors import leave_out_expected_errors
 from weft.network.engine.nvflare_transport import NvflareTransport
 from weft.network.engine.process_log import start_event_log
 from weft.network.engine.write_job import OUTCOME, PROGRESS, ending_file, task_file
@@ -27,7 +28,7 @@ from weft.network.run_description import check_run
 from weft.network.run_progress import Progress, Report
 from weft.network.run_results import RESULTS
 from weft.network.secure_session import SecureTransport
-from weft.network.serve_settings import read_serve_settings
+from weft.network.serve_settings import read_log_style, read_serve_settings
 from weft.network.transport_interface import Stopped
 from weft.storage.atomic_files import StorageError
 
@@ -53,6 +54,7 @@ class CoordinatorController(Controller):
 
     def __init__(self, run: str, forget: bool = False) -> None:
         super().__init__()
+        leave_out_expected_errors()
         self.run, self.forget = run, forget
         self._progress = Progress(run)
         #: What may leave the coordinator when the run is over.
@@ -70,7 +72,7 @@ class CoordinatorController(Controller):
         workspace: Workspace = engine.get_workspace()
         job = fl_ctx.get_job_id()
         kit = Kit.inspect(workspace.get_root_dir())
-        start_event_log(kit)
+        start_event_log(kit, read_log_style(kit), self.run)
         log.info("run %s: %s", self.run, "is given up" if self.forget else "begins")
         try:
             # A job's config comes from outside: its run must not name another folder.

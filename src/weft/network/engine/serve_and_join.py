@@ -20,8 +20,10 @@ from typing import Any, NoReturn
 
 from weft.errors import ConfigError, WeftError
 from weft.network.credentials import Credential
+from weft.network.engine.expected_errors import leave_out_expected_errors
 from weft.network.engine.process_log import LogFollower, event_log_file, start_event_log
 from weft.network.engine.startup_checks import check_port_free, wait_for_coordinator
+from weft.network.event_lines import LogStyle
 from weft.network.kits.engine_settings import HEARTBEAT
 from weft.network.kits.open_kit import Kit
 from weft.network.secure_session import SecureSite
@@ -58,18 +60,21 @@ def serve(kit: Kit, settings: ServeSettings) -> NoReturn:
         log.info("serving %s on %s:%d", kit.federation, kit.host, kit.port)
         if settings.record:
             log.info("the messages of all runs are recorded in %s", kit.runs)
+        leave_out_expected_errors()
         server_train.main(_arguments(kit, fed_server="fed_server.json"))
 
-    _run(kit, start, _end_jobs)
+    _run(kit, start, _end_jobs, settings.log)
 
 
-def join(kit: Kit, site: Site, wait: float) -> NoReturn:
+def join(kit: Kit, site: Site, wait: float, style: LogStyle = "text") -> NoReturn:
     """Run a party until this process is asked to end.
 
     Parameters
     ----------
     wait
         Seconds to wait for a coordinator that is not there yet.
+    style
+        How events are shown on the terminal.
     """
     from nvflare.fuel.f3.sfm import conn_manager
     from nvflare.private.fed.app.client import client_train
@@ -100,7 +105,7 @@ def join(kit: Kit, site: Site, wait: float) -> NoReturn:
         if PartyComponent.client is not None:
             PartyComponent.client.close()
 
-    _run(kit, start, leave)
+    _run(kit, start, leave, style)
 
 
 def _open_no_local_port() -> None:
@@ -126,13 +131,15 @@ def _arguments(kit: Kit, *options: str, **more: Any) -> Namespace:
     return Namespace(workspace=str(kit.path), set=[*common, *options], **more)
 
 
-def _run(kit: Kit, start: Callable[[], None], leave: Callable[[], None]) -> NoReturn:
+def _run(
+    kit: Kit, start: Callable[[], None], leave: Callable[[], None], style: LogStyle
+) -> NoReturn:
     """Run the engine until it ends or is asked to, then end this process.
 
     It never returns, because the engine's threads may never end.
     """
     code, sentence = 0, ""
-    with _apart(kit) as terminal:
+    with _apart(kit, style) as terminal:
         try:
             start()
             code, sentence = 2, f"the engine ended by itself; {kit.path / 'log.txt'} says why"
@@ -168,7 +175,7 @@ def _within(seconds: float, work: Callable[[], None]) -> None:
 
 
 @contextmanager
-def _apart(kit: Kit) -> Iterator[tuple[int, int]]:
+def _apart(kit: Kit, style: LogStyle) -> Iterator[tuple[int, int]]:
     """Send the engine's output to a file; the terminal follows the event log.
 
     Yields
@@ -181,13 +188,15 @@ def _apart(kit: Kit) -> Iterator[tuple[int, int]]:
     path = kit.home / "engine.log"
     try:
         engine = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        start_event_log(kit)
+        start_event_log(kit, style)
     except OSError as error:
         raise ConfigError(
             f"{kit.home} cannot be written to ({error.strerror or error}); check its owner, "
             "permissions and free space"
         ) from None
-    reader = LogFollower(event_log_file(kit), terminal[0])
+    reader = LogFollower(
+        event_log_file(kit, style), terminal[0], others=[event_log_file(kit)], streams=[path]
+    )
     sys.stdout.flush()
     sys.stderr.flush()
     os.dup2(engine, 1)

@@ -59,11 +59,19 @@ class RunScheduler(DefaultJobScheduler):
             runner._start_run = MethodType(_start_run, runner)
             # What a server that died left behind as running cannot be running now.
             runner.update_abnormal_finished_jobs([], fl_ctx)
+            fl_ctx.get_engine().get_cell().core_cell.set_cell_disconnected_cb(self.lost)
         elif event_type in (_COMING, _LIVING, _LEAVING):
             self._see(event_type, fl_ctx)
         elif event_type == EventType.JOB_COMPLETED:
             _note_ending(get_event_job_id(fl_ctx), fl_ctx)
         super().handle_event(event_type, fl_ctx)
+
+    def lost(self, other: Any) -> None:
+        """The engine has lost a connection, of a process that was killed or cut off."""
+        who = other.info.fqcn
+        if who in self._there:
+            self._there.discard(who)
+            log.warning("%s is gone: its connection broke", who)
 
     def _see(self, event_type: str, fl_ctx: FLContext) -> None:
         """Log who is there. Parties that outlive a server only send heartbeats."""
