@@ -87,6 +87,7 @@ ATTACKS = {
     "70": ("cells and labels from weights of sealed models, by made-up columns", "reader, a party"),
     "71": ("a row from two matrices that weigh samples otherwise", "reader of the model, a party"),
     "72": ("labels from losses of sealed runs, by made-up columns", "party that submits runs"),
+    "73": ("labels from one sealed model over own columns, by a lattice", "reader, a party"),
     "32": ("others' contributions to a sum, with one holder's keys", "coordinator and a party"),
 }
 

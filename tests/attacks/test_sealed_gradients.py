@@ -12,7 +12,7 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN
 from weft.solvers.settings import Settings
 
-ROWS, OWN, LAM = 120, 6, 0.05
+ROWS, OWN, LAM = 360, 6, 0.05
 
 
 @pytest.fixture(scope="module")

@@ -207,7 +207,7 @@ class MomentShare:
 class MomentShares:
     """A party's shares of second moments: XᵀX, and Xᵀ diag(l''(z)) X problem by problem.
 
-    With each of these goes the gradient Xᵀ l'(z) there.
+    With each of these goes the gradient Xᵀ l'(z) there, or with none of them.
     """
 
     gram: MomentShare | None

@@ -53,7 +53,8 @@ class SecondMoments(StaysHere):
     hessian_error, gram_error
         By how much entries may be off, in arrays of the same shape.
     gradient
-        (classes × columns) 1/N Xᵀ l'(z) there, wherever there is a Hessian that is no Gram matrix.
+        (classes × columns) 1/N Xᵀ l'(z) there, where there is a Hessian that is no Gram matrix, and
+        so many samples that it tells no labels. None: there is none.
     gradient_error
         How far each is off at most, in length.
     to_raw
@@ -125,8 +126,8 @@ def join_moments(
     gram, gram_error = _added([part.gram for part in parts], order)
     hessian, hessian_error = _added([part.hessian for part in parts], order)
     gradient, gradient_error = _added_vectors([part.gradient for part in parts], order)
-    if (gradient is None) != (hessian is None):
-        raise malformed("moments", "are not a gradient for every Hessian")
+    if gradient is not None and hessian is None:
+        raise malformed("moments", "have a gradient without a Hessian")
     if squared:
         hessian, hessian_error = gram, gram_error
     # A Hessian may have been kept back, by any party: then there is none.

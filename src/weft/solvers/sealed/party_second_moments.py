@@ -57,6 +57,7 @@ from weft.solvers.sealed.second_moment_guard import (
     check_moments,
     matrices_of,
     row_groups,
+    tells_gradient,
     told_by_moments,
     too_decided,
 )
@@ -104,14 +105,16 @@ class SealedMomentsParty(SealedParty):
     def moment_shares(self, model: int | None) -> MomentShares:
         """Its shares of all that was made of what was asked for, of a model that was kept.
 
-        A Hessian that some party has kept back, of any class, is none.
+        A Hessian that some party has kept back, of any class, is none; nor is there a gradient with
+        it that would tell labels.
         """
         problems = range(self._all_problems.classes)
         found = [self._hessians.get((model or 0, problem)) for problem in problems]
         hessians = [share for share in found if share is not None]
         if len(hessians) < len(found) or self._keeps_back:
             hessians = []
-        gradients = [self._gradients[model or 0, problem] for problem in range(len(hessians))]
+        told = tells_gradient(self._whole, self._view.n_samples, len(found))
+        gradients = [self._gradients[model or 0, k] for k in range(len(hessians)) if told]
         gram = _made(self._gram) if self._makes_gram else None
         return MomentShares(gram, tuple(hessians), tuple(gradients))
 

@@ -30,6 +30,8 @@ from weft.solvers.settings import Settings
 #: Fewer matrices count as so many, a Hessian and a Gram matrix: a tenth as many numbers are opened
 #: as there are cells, at most.
 _FEWEST_MATRICES = 2
+#: Digits that a gradient tells of each column, in its noise: a label is one binary digit.
+_GRADIENT_BITS = 24
 
 _LEAVE_OUT = "or leave second_moments and inference out"
 _FEW_ROWS = (
@@ -233,6 +235,18 @@ def row_groups(table: WholeTable) -> list[Ints]:
             if len(group):
                 found.setdefault(group.tobytes(), group)
     return list(found.values())
+
+
+def tells_gradient(table: WholeTable, samples: int, problems: int) -> bool:
+    """Whether labels are more than twice the digits that a gradient tells, and as many by table.
+
+    Whoever has all columns knows scores, and the gradient then is Σ x over samples of one class: a
+    puzzle of whole numbers, which lattices solve where it has one solution. By table, since readers
+    with labels of their own take those off.
+    """
+    told = _GRADIENT_BITS * table.n_columns * problems
+    fewest = min((len(place.rows) for place in table.places), default=0)
+    return samples >= 2 * told and fewest >= told
 
 
 def too_decided(view: PartyView, table: WholeTable, sums: Sequence[float], least: int) -> bool:

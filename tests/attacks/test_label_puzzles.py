@@ -1,0 +1,106 @@
+"""Labels from one sealed model, or its gradient, for a reader with all columns: puzzles of sums.
+
+Whoever has all columns and the model knows every score z. At the optimum Σ x(σ(z) − y) = −λN w for
+labels y of 0 and 1: for each column a sum over the samples of one class, to as many digits as the
+model is near its optimum. A label is one binary digit. Where digits of all columns are more than
+there are samples, one set of labels fits, and a reduced basis of a lattice has it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from sympy import QQ, ZZ
+from sympy.polys.matrices import DomainMatrix
+
+from weft.data.tile import Tile
+from weft.federation.local_federation import Federation
+from weft.federation.preprocessing_settings import Preprocessing
+from weft.guards.terms import OPEN, Terms
+from weft.solvers.sealed import party_second_moments
+from weft.solvers.sealed.second_moment_guard import tells_gradient
+from weft.solvers.sealed.table_positions import Place, WholeTable
+from weft.solvers.settings import Settings
+
+LAM = 0.01
+#: How far sums may be off: the reader tries some.
+GUESSES = (3e-6, 3e-5, 3e-4)
+_DELTA = QQ(99, 100)
+
+
+def trained(rows, columns, terms, **asked):
+    """A reader with all columns, and one who has nothing but the labels."""
+    rng = np.random.default_rng(1)
+    block = rng.normal(size=(rows, columns))
+    chances = expit(0.15 * block @ rng.normal(size=columns))
+    labels = (rng.random(rows) < chances).astype(int)
+    ids, names = [f"i{n}" for n in range(rows)], [f"c{j:02d}" for j in range(columns)]
+    tiles = {
+        "reader": [Tile.make(ids, names, block)],
+        "labels": [Tile.make(ids, [], np.zeros((rows, 0)), labels)],
+    }
+    settings = Settings(lam=LAM, loss="logistic", solver="sealed", gap=1e-6, **asked)
+    how = Preprocessing(intercept=False, scaling="none")
+    found = Federation(tiles, how, terms=terms).train(settings)
+    order = [list(found.model.features).index(name) for name in names]
+    return block, labels, found, found.model.coef[0][order]
+
+
+def guessed(block, sums, off):
+    """Labels whose rows add up to these sums, but for so much; None: the lattice shows none."""
+    rows, columns = block.shape
+    basis = np.zeros((rows + 1, rows + columns + 1), int)
+    basis[:rows, :rows] = 2 * np.eye(rows, dtype=int)
+    basis[:rows, rows:-1] = np.rint(block / off)
+    basis[rows] = [*[-1] * rows, *np.rint(-sums / off).astype(int), 1]
+    exact = [[ZZ(int(x)) for x in row] for row in basis]
+    for found in DomainMatrix(exact, basis.shape, ZZ).lll(delta=_DELTA).to_list():
+        row = np.array([int(x) for x in found])
+        if abs(row[-1]) == 1 and (np.abs(row[:rows]) == 1).all():
+            return (row[-1] * row[:rows] + 1) // 2
+    return None
+
+
+def right(block, labels, sums):
+    """How many labels are right in the best fit of all guesses, judged by sums alone."""
+    found = [each for off in GUESSES if (each := guessed(block, sums, off)) is not None]
+    if not found:
+        return 0
+    best = min(found, key=lambda each: float(np.abs(block.T @ each - sums).max()))
+    return int((best == labels).sum())
+
+
+def test_a_model_of_few_samples_for_each_column_tells_all_labels(record):
+    """Admitted: by a fifth as many columns as samples, which guards allow."""
+    block, labels, _, weights = trained(30, 6, Terms())
+    sums = block.T @ expit(block @ weights) + LAM * len(labels) * weights
+    assert right(block, labels, sums) == len(labels)
+    record("73", "guarded", f"admitted: {len(labels)} of {len(labels)} labels, by 6 columns")
+
+
+def test_a_gradient_would_tell_labels_that_the_model_does_not(monkeypatch, record):
+    asked = {"second_moments": ("hessian",)}
+    block, labels, found, weights = trained(30, 3, OPEN, **asked)
+    assert found.second_moments.hessian is not None
+    assert found.second_moments.gradient is None
+    scores = block.T @ expit(block @ weights)
+    by_model = right(block, labels, scores + LAM * len(labels) * weights)
+    assert by_model < len(labels)
+    monkeypatch.setattr(party_second_moments, "tells_gradient", lambda *_: True)
+    *_, found, weights = trained(30, 3, OPEN, **asked)
+    order = [list(found.second_moments.names).index(f"c{j:02d}") for j in range(3)]
+    gradient = len(labels) * found.second_moments.gradient[0][order]
+    assert right(block, labels, block.T @ expit(block @ weights) - gradient) == len(labels)
+    record("73", "unguarded", f"gradient of 3 columns: {len(labels)} of {len(labels)} labels")
+    record("73", "guarded", "no gradient")
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"), [((480,), True), ((479,), False), ((240, 240), True), ((239, 400), False)]
+)
+def test_a_gradient_goes_with_many_labels_only_by_table_too(rows, told):
+    columns = np.arange(10)
+    places = tuple(Place(np.arange(n), columns) for n in rows)
+    assert tells_gradient(WholeTable(sum(rows), 10, places), sum(rows), 1) is told
+    assert not tells_gradient(WholeTable(sum(rows), 10, places), sum(rows), 3)
