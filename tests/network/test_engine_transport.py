@@ -13,7 +13,13 @@ from nvflare.fuel.f3.message import Message
 
 from weft.network.engine import nvflare_transport as post_module
 from weft.network.engine.client_party import PartyComponent
-from weft.network.engine.nvflare_transport import ASK, MOST_BYTES, NvflareTransport
+from weft.network.engine.nvflare_transport import (
+    ANSWERED,
+    ASK,
+    MOST_BYTES,
+    NvflareTransport,
+    reply_with,
+)
 from weft.network.transport_interface import Stopped
 from weft.protocol import Failure
 
@@ -180,6 +186,43 @@ def test_an_answer_that_is_lost_on_its_way_is_asked_for_again(parties):
     assert time.monotonic() - began < 5.0
     assert len(dropped) == 1
     assert parties["b"].site.told == [b"to b"] * 2
+
+
+@pytest.mark.parametrize("size", [b"", b"many", b"-1", b"9" * 5000])
+def test_a_party_that_tells_no_size_keeps_no_death_of_others_from_being_noticed(parties, size):
+    transport, _ = post_to(parties)
+    parties["a"].take = says_answered(size, [])
+    take = parties["b"].take
+
+    def forgets(topic, message, timeout):
+        if topic == ASK:
+            time.sleep(timeout)
+        return take(topic, message, timeout)
+
+    parties["b"].take = forgets
+    found = transport.send(envelopes("a", "b"), 1.0)
+    assert found["a"].kind == "late"
+    assert "lost the envelope" in found["b"].reason
+
+
+def test_a_party_that_says_for_ever_that_it_answered_is_sent_a_letter_a_few_times(parties):
+    transport, _ = post_to(parties)
+    sent = []
+    parties["a"].take = says_answered(b"0", sent)
+    assert transport.send(envelopes("a"), 1.5)["a"].kind == "late"
+    # After 1, 2, 4 … times 0.02 s and the time of a question or two, not every 0.02 s.
+    assert 2 <= len(sent) <= 8
+
+
+def says_answered(size, sent):
+    def take(topic, message, timeout):
+        if topic == ASK:
+            sent.append(message)
+            time.sleep(timeout)
+            return Message({MessageHeaderKey.RETURN_CODE: ReturnCode.TIMEOUT}, None)
+        return reply_with(ANSWERED + size)
+
+    return take
 
 
 def test_a_large_answer_may_be_long_on_its_way(parties, monkeypatch):

@@ -107,6 +107,8 @@ _PROBE_TIMEOUT = 3.0
 _SLOWEST = 1 / 5e6
 #: And an answer before it is asked for again: more, for that is only worth it where it is lost.
 _SLOWEST_ANSWER = 1 / 1e5
+#: Digits of the size of an answer, at most.
+_SIZE_DIGITS = len(str(MOST_BYTES))
 
 
 @dataclass
@@ -119,12 +121,15 @@ class _Sent:
         How often the party said that it has not arrived.
     answered
         When it first said that it was answered.
+    times
+        How often its party was sent it before.
     """
 
     number: str
     at: float
     unseen: int = 0
     answered: float | None = None
+    times: int = 0
 
 
 @dataclass
@@ -210,8 +215,8 @@ class NvflareTransport:
                 self._batches.remove(batch)
         return {party: batch.replies[party] for party in envelopes}
 
-    def _start(self, batch: _Batch, party: str) -> None:
-        sent = batch.sent[party] = _Sent(uuid4().hex, clock.now())
+    def _start(self, batch: _Batch, party: str, times: int = 0) -> None:
+        sent = batch.sent[party] = _Sent(uuid4().hex, clock.now(), times=times)
         Thread(target=self._carry, args=(batch, party, sent.number), daemon=True).start()
 
     def _carry(self, batch: _Batch, party: str, number: str) -> None:
@@ -287,12 +292,19 @@ class NvflareTransport:
         elif answer.startswith(ANSWERED) and _is_lost(sent, answer):
             # Answers are the same however often they are asked for.
             log.info("%s is asked again, for its answer was lost on its way", party)
-            self._start(batch, party)
+            self._start(batch, party, sent.times + 1)
 
 
 def _is_lost(sent: _Sent, answer: bytes) -> bool:
-    """Whether the answer to an envelope, of the size that the party says, cannot come any more."""
+    """Whether the answer to an envelope, of the size that the party says, cannot come any more.
+
+    A party may say anything, and that for ever: what is no size says nothing, and each time it is
+    sent an envelope again after twice as long.
+    """
+    size = answer[len(ANSWERED) :]
+    if not size.isdigit() or len(size) > _SIZE_DIGITS:
+        return False
     now = clock.now()
     if sent.answered is None:
         sent.answered = now
-    return now - sent.answered >= _PROBE + int(answer[len(ANSWERED) :]) * _SLOWEST_ANSWER
+    return now - sent.answered >= _PROBE * 2**sent.times + int(size) * _SLOWEST_ANSWER
