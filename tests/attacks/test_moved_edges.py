@@ -49,7 +49,7 @@ def renamed(edge):
 def moments(tile, ledger):
     """Products of the upper bin with dose, lab, s0 and s1, as readers of the model have them."""
     tiles = {"north": [tile], "south": [Tile.make(IDS, ["s0", "s1"], SOUTH, LABELS)]}
-    terms = Terms(allow_second_moments=True, allow_rare_pairs=True)
+    terms = Terms(allow_second_moments=True, allow_rare_pairs=True, allow_site_statistics=True)
     how = Preprocessing(intercept=False, scaling="none")
     found = Federation(tiles, how, terms=terms, ledger=ledger).train(SETTINGS).second_moments
     names = found.names.astype(str).tolist()
