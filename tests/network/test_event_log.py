@@ -50,10 +50,10 @@ def test_a_json_line_names_its_run_and_tells_only_what_may_leave(kit):
     unfit = DataError("sample 's41' has the label 7", harmless="has an unknown label")
     log.error("run %s: refused: %s", "study-1", unfit)
     log.error("run %s: refused: %s", "?", DataError("sample 's42' is twice in it"))
-    log.error("run %s: %s", "study-1", ConfigError("43 samples", told="too few samples"))
-    log.info("run %s: exposed: %s", "study-1", "206 sums about its 44 samples", extra=OWN)
+    log.error("run %s: %s", "study-1", ConfigError("9437 samples", told="too few samples"))
+    log.info("run %s: exposed: %s", "study-1", "206 sums about its 9447 samples", extra=OWN)
     try:
-        raise KeyError("value 45")
+        raise KeyError("value 9457")
     except KeyError:
         log.exception("run %s: broke down", "study-1")
     logging.getLogger("weft.network.engine.client_party").info("chatter of the engine")
@@ -70,8 +70,8 @@ def test_a_json_line_names_its_run_and_tells_only_what_may_leave(kit):
     assert found[-1]["error"] == "KeyError"
     packed = event_log_file(kit, "json").read_text()
     own = event_log_file(kit).read_text()
-    for private in ("s41", "label 7", "s42", "43", "44", "45"):
-        assert private not in packed.replace(found[0]["time"][:10], "")
+    for private in ("s41", "label 7", "s42", "9437 s", "9447 s", "value 9457"):
+        assert private not in packed
         assert private in own
     assert event_log_file(kit, "json").stat().st_mode & 0o777 == 0o600
 

@@ -131,7 +131,7 @@ def test_where_a_sites_things_lie_is_named_once_only(place, site, weft, monkeypa
     assert weft("join", kit, *options)[0] == 0
     assert weft("join", kit, "--wait", "7", "--log", "json")[0] == 0
     assert weft("join", kit, *options)[0] == 0
-    assert joined == [(60.0, "text"), (7.0, "json"), (60.0, "json")]
+    assert joined == [(60.0, "text", None), (7.0, "json", None), (60.0, "json", None)]
     kept = read_settings(Kit.open(kit))
     assert (kept.party, kept.id, kept.label) == ("south", "id", "y")
     assert kept.data == [str(site / "table.csv")]

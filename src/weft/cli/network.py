@@ -23,6 +23,10 @@ LogOption = Annotated[
     Literal["text", "json"] | None,
     typer.Option("--log", help="Print events as text or JSON lines; kept, at first text."),
 ]
+MetricsFile = Annotated[
+    Path | None,
+    typer.Option("--metrics", metavar="FILE", help="Write metrics for Prometheus; not kept."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object only.")]
 
 
@@ -45,6 +49,7 @@ def serve(
         typer.Option(metavar="NAME", help="Take a party again that was denied; may be repeated."),
     ] = None,
     log: LogOption = None,
+    metrics: MetricsFile = None,
 ) -> None:
     """Be the coordinator of a federation, until Ctrl-C or SIGTERM.
 
@@ -81,6 +86,7 @@ def serve(
         record=before.record if record is None else record,
         denied=tuple(sorted(denied)),
         log=log or before.log,
+        metrics="" if metrics is None else str(metrics.absolute()),
     )
     processes.serve(opened, settings)
 
@@ -133,6 +139,7 @@ def join(
         float, typer.Option(metavar="SECONDS", help="For a coordinator that is not there yet.")
     ] = 60.0,
     log: LogOption = None,
+    metrics: MetricsFile = None,
     forget: Annotated[
         str | None,
         typer.Option(
@@ -213,7 +220,9 @@ def join(
         write_settings(opened, settings)
         from weft.network.engine import serve_and_join as processes
 
-        processes.join(opened, site, wait, settings.log)
+        processes.join(
+            opened, site, wait, settings.log, None if metrics is None else metrics.absolute()
+        )
 
 
 def _full(name: str, option: str = "--data") -> str:

@@ -6,6 +6,7 @@ coordinator's process that waits for parties says so here, and ``weft status`` r
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -61,10 +62,16 @@ class Waits:
     ----------
     patience
         Seconds that the run waits for parties that are away.
+    exchanges, unanswered
+        Exchanges that were not repeated from the journal, and letters in them without an answer.
+    exchanged
+        When the last of them ended, by the clock of this machine; 0 before the first.
     """
 
     def __init__(self) -> None:
         self.patience = 0.0
+        self.exchanges = self.unanswered = 0
+        self.exchanged = 0.0
         self._lock = Lock()
         self._asked: _Open | None = None
         self._lacking: _Open | None = None
@@ -93,6 +100,9 @@ class Waits:
     def answered(self, phase: str, lacking: Mapping[str, str]) -> None:
         """An exchange is over; those who are lacking, and why."""
         with self._lock:
+            self.exchanges += 1
+            self.unanswered += len(lacking)
+            self.exchanged = time.time()
             before, self._lacking = self._lacking, None
             if not lacking:
                 self._stands = False

@@ -90,12 +90,15 @@ class Progress:
         Is told what the run waits for.
     versions
         As in :class:`Report`.
+    resumed
+        How often it was taken up from its journal.
     """
 
     def __init__(self, run: str) -> None:
         self.run = run
         self.waits = Waits()
         self.versions: dict[str, str] = {}
+        self.resumed = 0
         self._lock = Lock()
         self._state: State = "starting"
         self._sentence = ""
@@ -112,6 +115,12 @@ class Progress:
         #: The last iteration, if it is not logged yet.
         self._untold: IterationRecord | None = None
 
+    @property
+    def iterations(self) -> int:
+        """How many are done."""
+        with self._lock:
+            return len(self._records)
+
     def begin(
         self, parties: tuple[str, ...], kind: str = "linear", *, exact_bytes: bool = False
     ) -> None:
@@ -126,6 +135,7 @@ class Progress:
         """It is repeated from its journal, and continues after so many exchanges."""
         with self._lock:
             self._records, self._untold = [], None
+            self.resumed += 1
             before, self._exchanges = self._exchanges, exchanges
         if before != exchanges:
             log.info("run %s: goes on after %d exchanges", self.run, exchanges)

@@ -27,11 +27,14 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         Parties that no run takes, though their certificates are still valid.
     log
         How events are shown on the terminal.
+    metrics
+        File for metrics, by its full path; empty: none. Not kept: every start names it.
     """
 
     record: bool = False
     denied: tuple[str, ...] = ()
     log: LogStyle = "text"
+    metrics: str = ""
 
     def check_parties(self, parties: Iterable[str]) -> None:
         """Refuse a run with a party that is denied."""

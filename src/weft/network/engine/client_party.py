@@ -28,6 +28,7 @@ from weft.network.engine.nvflare_transport import (
     reply_with,
 )
 from weft.network.secure_session import SecureSite
+from weft.network.site_metrics import Traffic
 
 log = logging.getLogger("weft.federation.party")
 
@@ -48,10 +49,13 @@ class PartyComponent(FLComponent):
         Set before the engine starts.
     client
         The engine's own client, to be closed at the end; None before it exists.
+    traffic
+        Letters of this process, for metrics.
     """
 
     site: ClassVar[SecureSite | None] = None
     client: ClassVar[Any] = None
+    traffic: ClassVar[Traffic] = Traffic()
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,18 +74,21 @@ class PartyComponent(FLComponent):
             cell.core_cell.set_cell_disconnected_cb(self.lost)
             cell.core_cell.set_cell_connected_cb(self.found)
         elif event_type == EventType.SYSTEM_START:
+            self.traffic.connected = True
             log.info("connected")
 
     def lost(self, other: Any) -> None:
         """The engine has lost a connection."""
         if other.info.fqcn == FQCN.ROOT_SERVER and not self._lost:
             self._lost = True
+            self.traffic.lose()
             log.warning("the coordinator is gone; this site tries to reach it until it is back")
 
     def found(self, other: Any) -> None:
         """The engine has a connection, perhaps again."""
         if other.info.fqcn == FQCN.ROOT_SERVER and self._lost:
             self._lost = False
+            self.traffic.connected = True
             log.info("the coordinator is back")
 
     def ask(self, request: Message) -> Message:
@@ -90,7 +97,9 @@ class PartyComponent(FLComponent):
             return refusal()
         envelope = envelope_id_of(request)
         self._remember(envelope, WORKING)
-        answer = self.site.answer(content_of(request))
+        letter = content_of(request)
+        answer = self.site.answer(letter)
+        self.traffic.note(len(letter), len(answer))
         # Where this does not come, it was lost: before this process has logged in, the engine drops
         # whatever it says.
         self._remember(envelope, ANSWERED + str(len(answer)).encode())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from weft.network.coordinator_run import coordinate_run
 from weft.network.credentials import Credential
 from weft.network.discard_run import abandon_run
 from weft.network.engine.expected_errors import leave_out_expected_errors
+from weft.network.engine.metrics_writer import figures_written
 from weft.network.engine.nvflare_transport import NvflareTransport
 from weft.network.engine.process_log import start_event_log
 from weft.network.engine.write_job import OUTCOME, PROGRESS, ending_file, task_file
@@ -74,6 +76,7 @@ class CoordinatorController(Controller):
         kit = Kit.inspect(workspace.get_root_dir())
         start_event_log(kit, read_log_style(kit), self.run)
         log.info("run %s: %s", self.run, "is given up" if self.forget else "begins")
+        watching = ExitStack()
         try:
             # A job's config comes from outside: its run must not name another folder.
             folder = kit.runs / check_run(self.run)
@@ -95,6 +98,8 @@ class CoordinatorController(Controller):
                 self._files = job_kind_of(task).result_files
                 chosen = read_serve_settings(kit)
                 chosen.check_parties(task.parties)
+                if chosen.metrics:
+                    watching.enter_context(figures_written(kit.home, self._progress))
                 coordinate_run(
                     open_transport, folder, task, self._progress, submitter, record=chosen.record
                 )
@@ -112,6 +117,7 @@ class CoordinatorController(Controller):
                 "failed",
                 f"the coordinator broke down ({type(error).__name__}); its event log says why",
             )
+        watching.close()
         self._hand_out(kit, job, Path(workspace.get_run_dir(job)))
 
     def process_result_of_unknown_task(self, *_: Any, **__: Any) -> None:

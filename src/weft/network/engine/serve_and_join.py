@@ -14,18 +14,23 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from pathlib import Path
 from threading import Thread
 from types import FrameType
 from typing import Any, NoReturn
 
 from weft.errors import ConfigError, WeftError
+from weft.network.coordinator_metrics import coordinator_metrics
 from weft.network.credentials import Credential
 from weft.network.engine.expected_errors import leave_out_expected_errors
+from weft.network.engine.metrics_writer import MetricsFile, machine_metrics
 from weft.network.engine.process_log import LogFollower, event_log_file, start_event_log
 from weft.network.engine.startup_checks import check_port_free, wait_for_coordinator
 from weft.network.event_lines import LogStyle
 from weft.network.kits.engine_settings import HEARTBEAT
 from weft.network.kits.open_kit import Kit
+from weft.network.metrics_text import Metric
+from weft.network.run_figures import read_figures
 from weft.network.secure_session import SecureSite
 from weft.network.serve_settings import ServeSettings, write_serve_settings
 from weft.network.site_endpoint import Site
@@ -61,12 +66,16 @@ def serve(kit: Kit, settings: ServeSettings) -> NoReturn:
         if settings.record:
             log.info("the messages of all runs are recorded in %s", kit.runs)
         leave_out_expected_errors()
+        if settings.metrics:
+            MetricsFile(Path(settings.metrics), lambda: _coordinator_metrics(kit)).start()
         server_train.main(_arguments(kit, fed_server="fed_server.json"))
 
     _run(kit, start, _end_jobs, settings.log)
 
 
-def join(kit: Kit, site: Site, wait: float, style: LogStyle = "text") -> NoReturn:
+def join(
+    kit: Kit, site: Site, wait: float, style: LogStyle = "text", metrics: Path | None = None
+) -> NoReturn:
     """Run a party until this process is asked to end.
 
     Parameters
@@ -75,18 +84,29 @@ def join(kit: Kit, site: Site, wait: float, style: LogStyle = "text") -> NoRetur
         Seconds to wait for a coordinator that is not there yet.
     style
         How events are shown on the terminal.
+    metrics
+        File for metrics.
     """
     from nvflare.fuel.f3.sfm import conn_manager
     from nvflare.private.fed.app.client import client_train
 
     from weft.network.engine.client_party import PartyComponent
+    from weft.network.site_metrics import ExposureMetrics, run_metrics
 
     kit.prepare()
     conn_manager.MAX_WAIT = _RECONNECT
     _open_no_local_port()
     PartyComponent.site = SecureSite(site, Credential.of(kit), kit.name, kit.host)
 
+    exposure = ExposureMetrics(kit.home / "ledger", kit.name)
+
+    def collect() -> list[Metric]:
+        known = [*PartyComponent.traffic.metrics(), *run_metrics(site.runs())]
+        return [*machine_metrics(kit), *known, *exposure.metrics()]
+
     def start() -> None:
+        if metrics is not None:
+            MetricsFile(metrics, collect).start()
         wait_for_coordinator(kit, wait, log.info)
         options = (f"uid={kit.name}", f"heart_beat_interval={HEARTBEAT:g}")
         arguments = _arguments(kit, *options, fed_client="fed_client.json", local_rank=0)
@@ -106,6 +126,13 @@ def join(kit: Kit, site: Site, wait: float, style: LogStyle = "text") -> NoRetur
             PartyComponent.client.close()
 
     _run(kit, start, leave, style)
+
+
+def _coordinator_metrics(kit: Kit) -> list[Metric]:
+    from weft.network.engine.server_only_jobs import RunScheduler
+
+    known = coordinator_metrics(RunScheduler.connected(), read_figures(kit.home))
+    return [*machine_metrics(kit), *known]
 
 
 def _open_no_local_port() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from types import MethodType
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from nvflare.apis.event_type import EventType
@@ -46,12 +46,25 @@ class RunScheduler(DefaultJobScheduler):
 
     A job that abandons a run does not wait for room. As Weft's only component in the server, it
     also logs who comes and goes, and records how runs ended.
+
+    Attributes
+    ----------
+    newest
+        The one that the engine has made in this process.
     """
+
+    newest: ClassVar[RunScheduler | None] = None
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         #: Parties that were logged as connected.
         self._there: set[str] = set()
+        RunScheduler.newest = self
+
+    @classmethod
+    def connected(cls) -> tuple[str, ...]:
+        """Sites that are connected to this process."""
+        return () if cls.newest is None else tuple(cls.newest._there)
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         if event_type == EventType.SYSTEM_START:

@@ -1,0 +1,97 @@
+"""Writes metrics of this process to a file, again and again."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Event, Thread
+
+from cryptography import x509
+
+from weft import __version__
+from weft.errors import WeftError
+from weft.network.kits.open_kit import Kit
+from weft.network.metrics_text import Metric, single, write_metrics
+from weft.network.run_figures import figures_of, write_figures
+from weft.network.run_progress import Progress
+
+log = logging.getLogger("weft.process")
+
+#: Seconds between two files, and between two of a run's process for the server's.
+_EVERY, _FIGURES = 15.0, 5.0
+_DAY = 86400.0
+
+
+def machine_metrics(kit: Kit) -> Iterator[Metric]:
+    """What a coordinator and a site have alike."""
+    yield single("weft_info", "Version of Weft.", 1, version=__version__, kind=kit.kind)
+    now = datetime.now(UTC)
+    yield single("weft_written_seconds", "When this file was written.", int(now.timestamp()))
+    free = shutil.disk_usage(kit.path).free
+    yield single("weft_disk_free_bytes", "Free space where the kit lies.", free)
+    values: list[tuple[dict[str, str], float]] = []
+    for what, path in (("certificate", kit.certificate), ("authority", kit.authority)):
+        found = x509.load_pem_x509_certificate(path.read_bytes())
+        left = (found.not_valid_after_utc - now).total_seconds() / _DAY
+        values.append(({"what": what}, round(left, 2)))
+    yield Metric("weft_certificate_days_left", "Days until it expires.", [*values])
+
+
+class MetricsFile:
+    """The file of one process; what keeps it from being written later is logged once."""
+
+    def __init__(self, path: Path, collect: Callable[[], list[Metric]]) -> None:
+        self._path, self._collect = path, collect
+        self._trouble = ""
+
+    def start(self) -> None:
+        """Write the file now, and again as long as this process lives.
+
+        Raises
+        ------
+        StorageError
+            It cannot be written at all.
+        """
+        write_metrics(self._path, self._collect())
+        Thread(target=self._go_on, name="weft metrics", daemon=True).start()
+
+    def _go_on(self) -> None:
+        while True:
+            time.sleep(_EVERY)
+            self.write_again()
+
+    def write_again(self) -> None:
+        """Write what has changed."""
+        try:
+            write_metrics(self._path, self._collect())
+            self._trouble = ""
+        except (OSError, WeftError) as error:
+            if str(error) != self._trouble:
+                log.warning("metrics are not written: %s", error)
+            self._trouble = str(error)
+
+
+@contextmanager
+def figures_written(home: Path, progress: Progress) -> Iterator[None]:
+    """Keep a run's figures for the server's metrics while the block lasts, and the last ones."""
+    over = Event()
+
+    def go_on() -> None:
+        while True:
+            write_figures(home, figures_of(progress))
+            if over.wait(_FIGURES):
+                return
+
+    thread = Thread(target=go_on, name="weft figures", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(_FIGURES)
+        write_figures(home, figures_of(progress))

@@ -1,0 +1,118 @@
+"""A site's metrics: its connection, its runs, and what it has exposed by its ledger."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from threading import Lock
+
+import numpy as np
+
+from weft.network.metrics_text import Metric, single
+from weft.network.run_index import IndexedRun
+from weft.privacy.ledger.ledger_file import Book
+from weft.report.json_values import rounded
+
+
+class Traffic:
+    """Letters of a site's process, and whether its coordinator is there."""
+
+    def __init__(self) -> None:
+        self.connected = False
+        self.lost = 0
+        self._lock = Lock()
+        self._letters = self._down = self._up = 0
+        self._last = 0.0
+
+    def lose(self) -> None:
+        """The coordinator is gone."""
+        with self._lock:
+            self.connected = False
+            self.lost += 1
+
+    def note(self, letter: int, answer: int) -> None:
+        """A letter of that many bytes was answered by so many."""
+        with self._lock:
+            self._letters += 1
+            self._down, self._up = self._down + letter, self._up + answer
+            self._last = time.time()
+
+    def metrics(self) -> list[Metric]:
+        with self._lock:
+            down, up, last = rounded(self._down), rounded(self._up), self._last
+            letters, lost, there = self._letters, self.lost, self.connected
+        sizes = [({"direction": "down"}, down), ({"direction": "up"}, up)]
+        return [
+            single("weft_coordinator_connected", "Whether the coordinator is there.", there),
+            Metric(
+                "weft_coordinator_lost_total", "How often it was lost.", [({}, lost)], "counter"
+            ),
+            Metric(
+                "weft_seconds_since_letter",
+                "Since the coordinator last asked.",
+                [({}, int(time.time() - last))] if last else [],
+            ),
+            Metric("weft_letters_total", "Letters that were answered.", [({}, letters)], "counter"),
+            Metric(
+                "weft_bytes_total",
+                "From and to the coordinator, with two digits.",
+                [*sizes],
+                "counter",
+            ),
+        ]
+
+
+def run_metrics(runs: Iterable[IndexedRun]) -> list[Metric]:
+    """How many runs a site has taken part in, by state."""
+    states = {"under way": 0, "over": 0, "given up": 0}
+    found = Counter(run.how if run.ended else "under way" for run in runs)
+    values = {**states, **found}
+    counted = [({"state": state}, float(count)) for state, count in values.items()]
+    return [Metric("weft_runs", "Runs that this site has taken part in.", [*counted])]
+
+
+class ExposureMetrics:
+    """What a party's ledger says is spent; the file is read where it has changed.
+
+    Parameters
+    ----------
+    folder
+        Of ledgers.
+    party
+        Whose.
+    """
+
+    def __init__(self, folder: Path, party: str) -> None:
+        self._book = Book(folder, party)
+        self._stamp: tuple[int, int] | None = None
+        self._metrics: list[Metric] = []
+
+    def metrics(self) -> list[Metric]:
+        try:
+            found = self._book.path.stat()
+        except FileNotFoundError:
+            return []
+        stamp = found.st_mtime_ns, found.st_size
+        if stamp != self._stamp:
+            self._metrics, self._stamp = self._read(), stamp
+        return self._metrics
+
+    def _read(self) -> list[Metric]:
+        pages = self._book.read()
+        if pages is None:
+            return []
+        epsilon, delta = pages.spent()
+        lacking = pages.fewest > 0
+        share = float(np.max(pages.shown[lacking] / pages.fewest[lacking], initial=0.0))
+        return [
+            single("weft_exposure_epsilon", "ε of released models with noise.", epsilon),
+            single("weft_exposure_delta", "δ of released models with noise.", delta),
+            single("weft_exposure_rho", "ρ of feature sums with noise.", pages.rho_spent()),
+            single(
+                "weft_exposure_sums_share",
+                "Sums shown about a sample, per column that another party lacks: the most.",
+                rounded(share),
+            ),
+        ]
