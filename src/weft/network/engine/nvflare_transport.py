@@ -307,4 +307,4 @@ def _is_lost(sent: _Sent, answer: bytes) -> bool:
     now = clock.now()
     if sent.answered is None:
         sent.answered = now
-    return now - sent.answered >= _PROBE * 2**sent.times + int(size) * _SLOWEST_ANSWER
+    return now - sent.answered >= _PROBE * 2.0**sent.times + int(size) * _SLOWEST_ANSWER
