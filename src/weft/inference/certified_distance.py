@@ -33,6 +33,9 @@ from weft.inference.fit_statistics import Certified, FitStatistics
 
 #: Beyond this, a bound on t says nothing.
 _FARTHEST = 700.0
+#: A step is taken though its bound is wider than the model's, up to so many times: most of both is
+#: then how far slopes may be off at worst, while what the step takes off is there.
+_WORTH = 2.0
 #: How far a sum of slopes may be off by rounding, by what its terms come to.
 _ROUNDING = 1e-13
 
@@ -54,7 +57,7 @@ def certify(fit: FitStatistics) -> Certified:
     proved = _by_curvature(fit, gap, step)
     gap = min(gap, proved.gap)
     found = np.minimum(proved.distances, _by_penalty(fit, gap))
-    if step is None or (np.isfinite(found).all() and (proved.after > found).any()):
+    if step is None or (np.isfinite(found).all() and (proved.after > _WORTH * found).any()):
         return Certified(fit.coef, found, float(gap))
     moved: Floats = fit.to_raw @ step
     # What is proved of the model holds of the estimate, but for the step.

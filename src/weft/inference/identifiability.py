@@ -56,7 +56,8 @@ def _refuse_separated(fit: FitStatistics) -> None:
     outcome that is separated that is never so, however small λ is; of any other it is so for a
     small one.
 
-    H and ∇R are as they are known: of a sealed run up to its rounding.
+    H and ∇R are as they are known: of a sealed run up to its rounding. Where no slope is told,
+    it is −λw but for ∇P, of which P − P* ≤ gap leaves ‖∇P‖² ≤ 2·gap·L.
     """
     if fit.loss.name == "squared" or fit.proved is not None:
         # An optimum that is proved to be near is finite.
@@ -65,7 +66,8 @@ def _refuse_separated(fit: FitStatistics) -> None:
     # At the optimum the penalty balances slopes.
     slopes = -fit.penalty * weights if fit.slopes is None else fit.slopes
     step = np.linalg.solve(fit.curvature, slopes)
-    if float(np.linalg.norm(step)) * float(np.sqrt(fit.longest_row)) < 1.0:
+    length = float(np.linalg.norm(step)) + (_unsure(fit) if fit.slopes is None else 0.0)
+    if length * float(np.sqrt(fit.longest_row)) < 1.0:
         return
     # In units of training, in which columns are alike; the intercept follows the others.
     features = fit.names != "(intercept)"
@@ -76,6 +78,15 @@ def _refuse_separated(fit: FitStatistics) -> None:
         "column separates the outcome; take a smaller lambda and more iterations, and leave the "
         "column out if it stays so"
     )
+
+
+def _unsure(fit: FitStatistics) -> float:
+    """By how much the step is longer or shorter, at most, for the model is not the optimum."""
+    if fit.gap is None:
+        return float("inf")
+    steepest = fit.loss.smoothness * fit.longest_row + float(fit.penalty.max()) / fit.samples
+    slope = fit.samples * float(np.sqrt(2.0 * max(fit.gap, 0.0) * steepest))
+    return slope / float(np.linalg.eigvalsh(fit.curvature)[0])
 
 
 def _listed(names: NDArray[np.object_]) -> str:
