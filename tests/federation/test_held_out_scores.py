@@ -323,6 +323,16 @@ def test_a_share_is_held_out_once_and_judged_as_scikit_learn_does(table, cut):
     assert trained.model.info["threshold"] == 0.5
 
 
+def test_shares_that_hardly_differ_leave_out_sets_that_differ_in_many():
+    ids = np.array([f"s{k}" for k in range(500)], object)
+    group = np.zeros(500, np.int64)
+    several = [large_held_out_share(ids, group, 10, share, 3) for share in (0.3, 0.305)]
+    alone = [held_out_share(ids, share, 3) for share in (0.3, 0.305)]
+    for one, other in (several, alone):
+        assert ((one == 0) & (other != 0)).sum() > 50
+        assert ((one != 0) & (other == 0)).sum() > 50
+
+
 def test_a_share_leaves_many_of_a_group_out_or_none_and_all_holders_agree():
     ids = np.array([f"s{k}" for k in range(500)], object)
     group = np.repeat([0, 1, 2], [400, 70, 30])

@@ -89,7 +89,7 @@ def large_folds_of(
 
 def held_out_share(ids: NDArray[np.object_], share: float, seed: int) -> NDArray[np.int8]:
     """Fold 0 for a share of the samples, from their ids; all others are always trained on."""
-    left = _hashed(ids, seed) < np.uint64(int(share * 2.0**64))
+    left = _hashed(ids, seed, share) < np.uint64(int(share * 2.0**64))
     return np.where(left, 0, ALWAYS).astype(np.int8)
 
 
@@ -102,7 +102,7 @@ def large_held_out_share(
     than the share of a small group, since a class that is never left out could not be judged, and
     nothing of a group that is too small for that.
     """
-    order = np.lexsort((_hashed(ids, seed), group))
+    order = np.lexsort((_hashed(ids, seed, share), group))
     _, first, sizes = np.unique(group[order], return_index=True, return_counts=True)
     left = np.maximum(np.rint(share * sizes).astype(np.int64), PARTS * least)
     enough = sizes - left >= PARTS * least
@@ -112,6 +112,9 @@ def large_held_out_share(
     return found
 
 
-def _hashed(ids: NDArray[np.object_], seed: int) -> NDArray[np.uint64]:
-    key = blake2b(f"folds {seed}".encode(), digest_size=8).hexdigest()
+def _hashed(ids: NDArray[np.object_], seed: int, share: float | None = None) -> NDArray[np.uint64]:
+    # Each share has a draw of its own: if a larger one only added samples to a smaller one, two
+    # runs whose shares hardly differ would tell of the few samples between them.
+    what = f"folds {seed}" if share is None else f"share {share!r} {seed}"
+    key = blake2b(what.encode(), digest_size=8).hexdigest()
     return np.asarray(pd.util.hash_array(ids, hash_key=key, categorize=False), np.uint64)
