@@ -55,6 +55,12 @@ class PlayedEngine:
     def register_request_cb(self, channel: str, topic: str, cb: Callable[[Any], Any]) -> None:
         self._callbacks[channel, topic] = cb
 
+    def set_cell_connected_cb(self, cb: Callable[[Any], None]) -> None:
+        """Nobody comes or goes here."""
+
+    def set_cell_disconnected_cb(self, cb: Callable[[Any], None]) -> None:
+        """Nobody comes or goes here."""
+
     def register_aux_message_handler(
         self, topic: str, handler: Callable[[str, Any, Any], Any]
     ) -> None:
