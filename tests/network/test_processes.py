@@ -390,7 +390,7 @@ def fills_disk_of_party(scene, name):
 def fills_disk_of_coordinator(scene, name):
     (job,) = scene.children(COORDINATOR)
     with full_disk(job, scene.journal(name)):
-        assert_refused(scene, name, "journal of the run cannot be written .* free space.*--resume")
+        assert_refused(scene, name, "coordinator cannot write down what it must keep.*--resume")
 
 
 @contextmanager
