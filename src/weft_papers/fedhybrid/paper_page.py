@@ -1,8 +1,7 @@
-"""``python -m weft_papers.fedhybrid.paper_page FOLDER``: page and figures of its runs.jsonl."""
+"""Page and figures of runs.jsonl, which ``weft reproduce all --from-archive`` writes."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -56,7 +55,7 @@ def page(runs: Sequence[Line]) -> str:
     """Tables, verdicts and figures."""
     parts = [
         "# FedHybrid's experiments by the paper's rules",
-        "Made by `python -m weft_papers.fedhybrid.paper_page docs/results/fedhybrid` from "
+        "Made by `weft reproduce all --from-archive` from "
         "`runs.jsonl`, a run a line, every second iteration of 100. Searched by the iterations "
         "to a distance instead: [searched.md](searched.md). What both show: "
         "[../../fedhybrid.md](../../fedhybrid.md).",
@@ -292,22 +291,3 @@ def _shades(count: int) -> list[str]:
     from matplotlib.colors import to_hex
 
     return [to_hex(colour) for colour in colormaps["viridis"](np.linspace(0.9, 0.15, count))]
-
-
-def main() -> int:
-    """Write the report of the folder named; returns the exit code."""
-    if len(sys.argv) != 2:
-        print("name the folder that holds runs.jsonl", file=sys.stderr)
-        return 2
-    try:
-        remarks = write_report(Path(sys.argv[1]))
-    except DataError as error:
-        print(error, file=sys.stderr)
-        return 2
-    for remark in remarks:
-        print(remark, file=sys.stderr)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,8 +1,7 @@
-"""``python -m weft_papers.hyfem.together.report FOLDER``: tables and figures of its runs.jsonl."""
+"""Tables and figures of runs.jsonl, which ``weft reproduce all --from-archive`` writes."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, pstdev
@@ -64,7 +63,7 @@ def page(lines: Sequence[Line]) -> str:
     device, versions = lines[0]["device"], lines[0]["versions"]
     parts = [
         "# HyFEM for networks: tuned runs over seeds",
-        "Made by `python -m weft_papers.hyfem.together.report docs/results/hyfem` from "
+        "Made by `weft reproduce all --from-archive` from "
         "`runs.jsonl`, a run a line, with accuracies and test losses of every measured round. What "
         "it shows: [../../hyfem.md](../../hyfem.md).",
         "```\n" + "\n".join(f"{_STUDY} {command}" for command in _COMMANDS) + "\n```",
@@ -266,22 +265,3 @@ def _curve(
     values = 100 * np.array([[row[who]["accuracy"] for row in rows] for rows in measured])
     spread = values.std(axis=0) if len(runs) > 1 else None
     return Curve(label, colour, rounds, values.mean(axis=0), spread, style, width)
-
-
-def main() -> int:
-    """Write the report of the folder named; returns the exit code."""
-    if len(sys.argv) != 2:
-        print("name the folder that holds runs.jsonl", file=sys.stderr)
-        return 2
-    try:
-        remarks = write_report(Path(sys.argv[1]))
-    except DataError as error:
-        print(error, file=sys.stderr)
-        return 2
-    for remark in remarks:
-        print(remark, file=sys.stderr)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
