@@ -2,19 +2,27 @@
 
 import json
 import logging
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 from kitted import kit_of
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_constant import FLContextKey
-from nvflare.apis.job_def import Job
+from nvflare.apis.impl.job_def_manager import SimpleJobDefManager
+from nvflare.apis.job_def import Job, RunStatus
 from nvflare.apis.storage import StorageException
 from nvflare.app_common.job_schedulers.job_scheduler import SCHEDULE_RESULT_OK
+from nvflare.app_common.storages.filesystem_storage import FilesystemStorage
 
+from weft.errors import ConfigError
+from weft.network.engine.admin_session import _info, places_of
+from weft.network.engine.coordinator_job import submitter_of
 from weft.network.engine.server_only_jobs import RunScheduler
 from weft.network.engine.write_job import ENDING, FORGETS, ending_file
 from weft.network.kits.open_kit import Kit
+from weft.network.run_progress import Report
+from weft.network.run_queue import QueueLimits
 
 
 class Context:
@@ -75,29 +83,127 @@ def test_a_submitter_is_no_party(diary):
     assert diary() == ["submitter anna is connected"]
 
 
-@pytest.mark.parametrize(("room", "chosen"), [(1, "run"), (0, "forget")])
-def test_giving_a_run_up_need_not_wait_for_room(room, chosen, monkeypatch):
-    jobs = [
-        Job(name, {}, {"coordinator": ["server"]}, {"submit_time": at, FORGETS: name == "forget"})
-        for at, name in enumerate(("run", "forget"))
-    ]
-    scheduler = RunScheduler(max_jobs=1)
-    for name in ("log_debug", "log_info"):
-        monkeypatch.setattr(scheduler, name, lambda *_, **__: None)
-    scheduler.scheduled_jobs = [] if room else ["another"]
+class Engine:
+    """As much of the server as a scheduler looks at, with the engine's own store of jobs."""
 
-    class Engine:
-        def new_context(self):
-            return self
+    def __init__(self, folder):
+        self.manager = SimpleJobDefManager(str(folder / "jobs"))
+        store = FilesystemStorage()
+        self.manager._get_job_store = lambda fl_ctx: store
+        (folder / "jobs").mkdir(exist_ok=True)
+        self.scheduler = RunScheduler()
+        for name in ("log_debug", "log_info"):
+            for part in (self.scheduler, self.manager):
+                setattr(part, name, lambda *_, **__: None)
 
-        def __enter__(self):
-            return Context()
+    def new_context(self):
+        return nullcontext(Context())
 
-        def __exit__(self, *_):
-            pass
+    def submit(self, run, who, **meta):
+        told = {"name": run, "submitter_name": who, "deploy_map": {"coordinator": ["server"]}}
+        return self.manager.create({**told, **meta}, b"", Context())["job_id"]
 
-    found, _ = scheduler._do_schedule_job(jobs, Context(engine=Engine()), [], [])
-    assert found.job_id == chosen
+    def begin(self):
+        """What the job runner does with the job that it is given; the name of its run."""
+        waiting = self.manager.get_jobs_to_schedule(Context())
+        job, _ = self.scheduler.schedule_job(self.manager, waiting, Context(engine=self))
+        if job is None:
+            return None
+        self.scheduler.handle_event(EventType.JOB_STARTED, Context(job=job.job_id))
+        self.manager.set_status(job.job_id, RunStatus.RUNNING, Context())
+        return job.meta["name"]
+
+    def end(self, job, status=RunStatus.FINISHED_COMPLETED, **ending):
+        if ending:
+            told = Report(run="?", **ending).to_plain()
+            self.manager.update_meta(job, {ENDING: told}, Context())
+        self.manager.set_status(job, status, Context())
+        self.scheduler.remove_scheduled_job(job)
+
+    def meta(self, job):
+        return self.manager.get_job(job, Context()).meta
+
+
+@pytest.fixture
+def engine(tmp_path):
+    return Engine(tmp_path)
+
+
+def test_giving_a_run_up_need_not_wait_for_room(engine):
+    engine.submit("run", "anna")
+    assert engine.begin() == "run"
+    engine.submit("next", "anna")
+    engine.submit("forget", "anna", **{FORGETS: True})
+    assert [engine.begin(), engine.begin()] == ["forget", None]
+
+
+@pytest.mark.parametrize("claims", [True, False])
+def test_who_claims_to_give_a_run_up_to_pass_the_queue_is_found_out(tmp_path, claims):
+    path = tmp_path / "meta.json"
+    path.write_text(json.dumps({FORGETS: claims, "submitter_name": "anna"}))
+    workspace = SimpleNamespace(get_job_meta_path=lambda job: str(path))
+    assert submitter_of(workspace, "1", forget=claims) == "anna"
+    with pytest.raises(ConfigError, match="not what it says it is"):
+        submitter_of(workspace, "1", forget=not claims)
+
+
+def test_submitters_take_turns_also_after_the_coordinator_was_started_again(engine, tmp_path):
+    jobs = {f"a{n}": engine.submit(f"a{n}", "anna") for n in (1, 2, 3)}
+    jobs |= {f"b{n}": engine.submit(f"b{n}", "bert") for n in (1, 2)}
+    begun = []
+    for _ in range(5):
+        run = engine.begin()
+        assert engine.begin() is None
+        engine.end(jobs[run], state="over")
+        begun.append(run)
+        engine = Engine(tmp_path)
+    assert begun == ["a1", "b1", "a2", "b2", "a3"]
+
+
+def test_a_run_whose_process_died_goes_on_before_others_begin(engine):
+    first = engine.submit("a1", "anna")
+    engine.begin()
+    engine.submit("b1", "bert")
+    engine.end(first, RunStatus.FINISHED_ABNORMAL)
+    # Neither the name of another's run nor a run that could not begin goes first.
+    engine.submit("a1", "carl")
+    again = engine.submit("a1", "anna")
+    places = places_of([_info(engine.meta(job)) for job in engine_jobs(engine)])
+    assert places[again] == 1
+    assert engine.begin() == "a1"
+    assert engine.meta(again)["status"] == "RUNNING"
+    engine.end(again, state="failed", kept=False)
+    engine.submit("a1", "anna")
+    assert engine.begin() == "b1"
+
+
+def engine_jobs(engine):
+    return [job.job_id for job in engine.manager.get_all_jobs(Context())]
+
+
+def test_two_runs_are_under_way_at_once_where_the_kit_says_so(engine):
+    engine.scheduler.limits = QueueLimits(at_once=2, each_at_once=1)
+    for run in ("a1", "a2"):
+        engine.submit(run, "anna")
+    assert [engine.begin(), engine.begin()] == ["a1", None]
+    engine.submit("b1", "bert")
+    engine.submit("c1", "carl")
+    assert [engine.begin(), engine.begin()] == ["b1", None]
+
+
+def test_more_than_may_wait_for_one_submitter_is_refused_and_told(engine):
+    engine.scheduler.limits = QueueLimits(each_waiting=1)
+    engine.submit("a1", "anna")
+    engine.begin()
+    jobs = [engine.submit(f"a{n}", "anna") for n in (2, 3)] + [engine.submit("b1", "bert")]
+    assert engine.begin() is None
+    assert [engine.meta(job)["status"] for job in jobs] == [
+        "SUBMITTED", "FINISHED:CAN_NOT_SCHEDULE", "SUBMITTED",
+    ]  # fmt: skip
+    told = _info(engine.meta(jobs[1]))
+    assert told.never_began
+    assert told.words == "failed"
+    assert "anna has 1 runs in the queue already" in told.ending.sentence
 
 
 class Store:

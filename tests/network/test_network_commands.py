@@ -12,6 +12,7 @@ import stat
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from importlib import import_module
+from typing import ClassVar
 
 import pytest
 from kitted import ANNA, kit_of, refusal, sentence, write
@@ -31,6 +32,7 @@ from weft.network.open_site import open_site
 from weft.network.run_description import LinearTask
 from weft.network.run_index import RunIndex
 from weft.network.run_progress import Report
+from weft.network.run_queue import QueueLimits, Submission
 from weft.network.serve_settings import read_serve_settings, write_serve_settings
 from weft.network.site_member import load_member
 from weft.network.site_models import ModelSavingParty
@@ -238,12 +240,21 @@ class Server:
         return self.reports.get(job)
 
     def stop(self, job):
-        pass
+        self.stopped.append(job)
+
+    #: Jobs that were stopped in this test.
+    stopped: ClassVar[list[str]] = []
 
 
 def job(run, number, status, state=None, sentence=""):
     ending = None if state is None else Report(run=run, state=state, sentence=sentence)
     return RunInfo(run, number, status, "today", ending)
+
+
+def queued(run, number, who="anna"):
+    """A job that waits since the moment of its number."""
+    place = Submission(str(number), run, who, float(number), waits=True)
+    return RunInfo(run, str(number), "SUBMITTED", "today", submission=place)
 
 
 @pytest.fixture
@@ -293,6 +304,35 @@ def test_status_tells_runs_that_are_over_from_those_that_failed(place, weft, ser
     assert told["runs"][2]["sentence"] == "party south refuses this"
 
 
+def test_status_tells_the_queue_in_which_submitters_take_turns(place, weft, server):
+    going = RunInfo("a", "1", "RUNNING", "today", submission=Submission("1", "a", "anna", 1.0, 1.0))
+    server(queued("e", 5, "bert"), queued("d", 4), queued("c", 3), going)
+    kit = kit_of(place, ANNA)
+    assert weft("status", kit)[1].splitlines()[1:] == [
+        "e: waiting, 1 of 3 in the queue, submitted today by bert",
+        "d: waiting, 3 of 3 in the queue, submitted today by anna",
+        "c: waiting, 2 of 3 in the queue, submitted today by anna",
+        "a: running, submitted today by anna",
+    ]
+    told = json.loads(weft("status", kit, "--json")[1])["runs"]
+    assert [(run["place"], run["submitter"]) for run in told] == [
+        (1, "bert"), (3, "anna"), (2, "anna"), (None, "anna"),
+    ]  # fmt: skip
+
+
+def test_a_run_is_taken_out_of_the_queue_by_its_name_only(place, weft, server, monkeypatch):
+    monkeypatch.setattr(Server, "stopped", [])
+    server(queued("c", 3), queued("b", 2), job("a", "1", "RUNNING"))
+    kit = kit_of(place, ANNA)
+    code, out, _ = weft("stop", kit, "c")
+    assert (code, Server.stopped) == (0, ["3"])
+    assert "c is taken out of the queue" in out
+    assert "Run a is stopped" in weft("stop", kit)[1]
+    assert Server.stopped == ["3", "1"]
+    server(queued("c", 3))
+    assert "no run is running" in sentence(weft("stop", kit))
+
+
 def test_giving_a_run_up_names_who_does_not_know_it(place, weft, server, monkeypatch):
     server()
     monkeypatch.setattr(
@@ -318,8 +358,9 @@ def test_which_run_is_given_up_must_be_said(place, weft, server):
         (Report(run="a", state="failed", sentence="no"), ["--resume a", "a --forget"], []),
         (Report(run="a", state="failed", sentence="no", kept=False), ["anew"], ["--resume"]),
         (Report(run="a", state="stopped"), ["--resume a"], []),
+        (Report(run="a", state="stopped", kept=False), ["out of the queue", "--resume a"], []),
     ],
-    ids=["kept", "not begun", "stopped"],
+    ids=["kept", "not begun", "stopped", "waited"],
 )
 def test_only_what_is_kept_is_said_to_go_on(report, has, has_not):
     told = following._why_not(report, "anna")
@@ -487,6 +528,23 @@ def test_whether_runs_are_recorded_and_how_events_are_told_is_kept_in_the_kit(
     assert stat.S_IMODE(settings.stat().st_mode) == 0o600
     write(settings, '{"record": 7}')
     assert "--no-record" in sentence(weft("serve", kit))
+
+
+def test_how_many_runs_there_may_be_is_kept_in_the_kit(place, weft, monkeypatch, tmp_path):
+    kit = tmp_path / "kit"
+    shutil.copytree(kit_of(place, "coordinator"), kit)
+    told = []
+
+    def serve(kit, settings):
+        told.append(settings.queue)
+        write_serve_settings(kit, settings)
+
+    monkeypatch.setattr(processes, "serve", serve)
+    for options in ([], ["--at-once", "2"], ["--each-at-once", "1", "--each-waiting", "3"], []):
+        assert weft("serve", kit, *options)[0] == 0
+    both = QueueLimits(at_once=2, each_at_once=1, each_waiting=3)
+    assert told == [QueueLimits(), QueueLimits(at_once=2), both, both]
+    assert weft("serve", kit, "--at-once", "9")[0] == 2
 
 
 def test_a_party_that_was_removed_is_denied_until_it_is_admitted(

@@ -18,6 +18,7 @@ from weft.network.installed_job_kinds import read_task
 from weft.network.kits.open_kit import Kit
 from weft.network.run_description import LinearTask
 from weft.network.run_progress import Progress, Report
+from weft.network.run_queue import Submission
 from weft.protocol import Failure
 from weft.solvers.base import Record
 from weft.solvers.settings import Settings
@@ -144,6 +145,52 @@ def test_a_run_that_dies_and_dies_is_given_up_with_a_sentence(supervise):
     with pytest.raises(ProtocolError, match="died 3 times"):
         supervise(server, tries=3)
     assert len(server.jobs) == 3
+
+
+class Queue(Server):
+    """A run that waits in a queue, which is another one whenever it is looked at."""
+
+    def __init__(self, *looks, ending=None):
+        super().__init__(OVER)
+        self.looks, self.ending = list(looks), ending
+
+    def info(self, number, run, status, started=0.0, ending=None):
+        known = Submission(number, run, run, float(number), started, waits=status == "SUBMITTED")
+        return RunInfo(run, number, status, "today", ending, submission=known)
+
+    def runs(self):
+        if not self.jobs:
+            return []
+        if not self.looks:
+            return [self.info("1", RUN, "FINISHED:ABORTED", ending=self.ending)]
+        before, going = self.looks.pop(0)
+        others = [self.info(str(n - 9), f"b{n}", "SUBMITTED") for n in range(before)]
+        others += [self.info(str(n - 20), f"c{n}", "RUNNING", 1.0) for n in range(going)]
+        return [self.info("1", RUN, "SUBMITTED"), *others]
+
+    def status(self, job):
+        return "SUBMITTED" if self.looks else "FINISHED:ABORTED"
+
+    def fetch(self, job, names, into):
+        pytest.fail("nothing of it has begun")
+
+
+def test_a_run_that_waits_tells_its_place_when_that_changes(supervise, monkeypatch):
+    monkeypatch.setattr(supervising, "_LOOK", 0.0)
+    _, said = supervise(Queue((2, 1), (2, 1), (0, 1), (0, 0)))
+    assert said == [
+        f"run {RUN} waits: 1 under way, 2 before it in the queue",
+        f"run {RUN} waits: 1 under way, it is the next",
+    ]
+
+
+def test_a_run_that_ends_in_the_queue_is_not_handed_in_again(supervise, monkeypatch):
+    monkeypatch.setattr(supervising, "_LOOK", 0.0)
+    server = Queue((1, 1))
+    assert supervise(server)[0] == Report(run=RUN, state="stopped", kept=False)
+    assert server.jobs == [OVER]
+    refused = Report(run=RUN, state="failed", sentence="too many", kept=False)
+    assert supervise(Queue((1, 1), ending=refused))[0] == refused
 
 
 def test_the_engine_takes_the_job_and_finds_no_code_in_it(tmp_path):

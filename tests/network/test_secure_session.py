@@ -7,7 +7,7 @@ from cryptography import x509
 
 from weft.network.credentials import Credential
 from weft.network.kits.certificates import Authority, new_key
-from weft.network.secure_session import SecureSite, SecureTransport
+from weft.network.secure_session import _MOST_SESSIONS, SecureSite, SecureTransport
 from weft.protocol import Failure
 
 HOST = "coordinator.example"
@@ -153,6 +153,15 @@ def test_a_site_that_was_started_again_is_met_anew(federation, wire):
     wire.sites["north"] = SecureSite(Echo(), federation["north"], "north", HOST)
     assert transport.send({"north": b"two"}, 5.0)["north"] == b"heard two"
     assert echo_of(wire, "north").told == [b"two"]
+
+
+def test_a_long_run_keeps_its_bond_though_many_short_ones_come_and_go(federation, wire):
+    long = SecureTransport(wire, federation["coordinator"])
+    for _ in range(2 * _MOST_SESSIONS):
+        assert long.send({"north": b"long"}, 5.0)["north"] == b"heard long"
+        SecureTransport(wire, federation["coordinator"]).send({"north": b"short"}, 5.0)
+    shaken = [envelope for _, envelope in wire.envelopes if envelope.startswith(b"M")]
+    assert len(shaken) == 1 + 2 * _MOST_SESSIONS
 
 
 def test_who_is_away_costs_nothing_but_its_failure(federation, wire):

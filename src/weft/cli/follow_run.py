@@ -89,6 +89,8 @@ def followed_run(
 def _why_not(ended: Report, kit: Path) -> str:
     """Why there is no result, and what can be done."""
     run = ended.run
+    if ended.state == "stopped" and not ended.kept:
+        return f"run {run} was taken out of the queue; --resume {run} puts it back at its end"
     if ended.state == "stopped":
         return f"run {run} was stopped; go on with --resume {run}"
     if not ended.kept:

@@ -48,6 +48,18 @@ def serve(
         list[str] | None,
         typer.Option(metavar="NAME", help="Take a party again that was denied; may be repeated."),
     ] = None,
+    at_once: Annotated[
+        int | None,
+        typer.Option(min=1, max=4, help="Runs under way at the same time; kept, at first 1."),
+    ] = None,
+    each_at_once: Annotated[
+        int | None,
+        typer.Option(min=1, help="Of these, those of one submitter; kept, at first all."),
+    ] = None,
+    each_waiting: Annotated[
+        int | None,
+        typer.Option(min=1, help="Runs of one submitter in the queue; kept, at first 20."),
+    ] = None,
     log: LogOption = None,
     metrics: MetricsFile = None,
 ) -> None:
@@ -69,6 +81,11 @@ def serve(
     A member that was removed may stay connected until its certificate expires. --deny NAME refuses
     every run with it at once; that too is kept in the kit, until --admit NAME is given.
 
+    Runs wait in a queue, in which submitters take turns. With --at-once 2 two of them are under way
+    at the same time; each has pads, journals and secrets of its own, and in the sites' ledgers each
+    counts what the other has booked, so that a site may refuse what it would have answered one run
+    after the other.
+
     With --log json every event is one JSON object, with the run that it is about, and nothing in it
     that must stay on this machine; the same lines are in KIT/weft/events.jsonl.
     """
@@ -78,13 +95,20 @@ def serve(
     require_engine()
     opened = Kit.open(kit, "coordinator")
     from weft.network.engine import serve_and_join as processes
+    from weft.network.run_queue import QueueLimits
     from weft.network.serve_settings import ServeSettings, read_serve_settings
 
     before = read_serve_settings(opened)
     denied = {*before.denied, *(deny or ())} - {*(admit or ())}
+    queue = before.queue
     settings = ServeSettings(
         record=before.record if record is None else record,
         denied=tuple(sorted(denied)),
+        queue=QueueLimits(
+            at_once=at_once or queue.at_once,
+            each_at_once=each_at_once or queue.each_at_once,
+            each_waiting=each_waiting or queue.each_waiting,
+        ),
         log=log or before.log,
         metrics="" if metrics is None else str(metrics.absolute()),
     )
@@ -296,7 +320,7 @@ def _settled(kit: Kit, given: dict[str, Any], *, no_policy: bool = False) -> Joi
 
 
 def status(kit: KitFolder, json: AsJson = False) -> None:
-    """Say which parties are connected, how runs get on, and for whom they wait.
+    """Say which parties are connected, how runs get on, for whom they wait, and who is next.
 
     With a site's kit, the runs that the site takes or took part in; nothing is asked then.
     """
@@ -308,12 +332,16 @@ def status(kit: KitFolder, json: AsJson = False) -> None:
         _say_own(Kit.open(kit), json)
         return
     with _session(kit) as session:
+        from weft.network.engine.admin_session import places_of
+
         parties = session.connected()
         # A run that was gone on with has several jobs, of which the newest counts.
         newest: dict[str, RunInfo] = {}
-        for found in session.runs():
+        jobs = session.runs()
+        for found in jobs:
             newest.setdefault(found.run, found)
-        entries = [_entry(session, run) for run in newest.values()]
+        places = places_of(jobs)
+        entries = [_entry(session, run, places.get(run.job)) for run in newest.values()]
     if json:
         say_json({"weft": __version__, "connected": parties, "runs": entries})
         return
@@ -323,7 +351,10 @@ def status(kit: KitFolder, json: AsJson = False) -> None:
     for entry in entries:
         where = f" · {entry['progress']}" if entry["progress"] else ""
         why = f": {entry['sentence']}" if entry["state"] == "failed" else ""
-        say(f"{entry['run']}: {entry['state']}, submitted {entry['submitted']}{where}{why}")
+        place = f", {entry['place']} of {len(places)} in the queue" if entry["place"] else ""
+        whose = f" by {entry['submitter']}" if entry["submitter"] else ""
+        told = f"{entry['state']}{place}, submitted {entry['submitted']}{whose}"
+        say(f"{entry['run']}: {told}{where}{why}")
         others = {name: v for name, v in entry["versions"].items() if v != __version__}
         if others:
             told = ", ".join(f"{name} {version}" for name, version in others.items())
@@ -364,7 +395,7 @@ def stop(
         bool, typer.Option("--forget", help="Give RUN up for good, running or not.")
     ] = False,
 ) -> None:
-    """Stop a run; weft submit --resume RUN goes on with it.
+    """Stop a run; weft submit --resume RUN goes on with it. One in the queue is taken out of it.
 
     With --forget it is given up instead: its parties and the coordinator delete what they keep to
     go on with it, which holds secrets and ciphertext. Results that were brought back stay.
@@ -376,17 +407,28 @@ def stop(
         _forget(kit, run)
         return
     with _session(kit) as session:
-        going = [found for found in session.runs() if _goes_on(session, found)]
-        chosen = [found for found in going if run is None or found.run == run]
+        jobs = [found for found in session.runs() if run is None or found.run == run]
+        queued = [found for found in jobs if found.waits]
+        going = [found for found in jobs if not found.waits and _goes_on(session, found)]
+        # One that waits is meant only by its name.
+        chosen = going if run is None else [*going, *queued]
         if not chosen:
             what = "no run is" if run is None else f"run {run} is not"
-            raise ConfigError(f"{what} running; weft status lists what there is")
+            raise ConfigError(
+                f"{what} running; weft status lists what there is"
+                + (", name one to take it out of the queue" if queued else "")
+            )
         if len(chosen) > 1 and run is None:
             names = ", ".join(found.run for found in chosen)
             raise ConfigError(f"several runs are running ({names}); name one")
         for found in chosen:
             session.stop(found.job)
     stopped = chosen[0].run
+    if not going:
+        say(
+            f"Run {stopped} is taken out of the queue; weft submit --resume {stopped} puts it back."
+        )
+        return
     say(
         f"Run {stopped} is stopped; weft submit with --resume {stopped} goes on, weft stop {kit} "
         f"{stopped} --forget gives it up."
@@ -433,10 +475,10 @@ def _session(kit: Path) -> Session:
     return Session(opened)
 
 
-def _entry(session: Session, run: RunInfo) -> dict[str, Any]:
+def _entry(session: Session, run: RunInfo, place: int | None) -> dict[str, Any]:
     from msgspec import to_builtins
 
-    report = None if run.ended else session.progress(run.job, 0)
+    report = None if run.ended or place else session.progress(run.job, 0)
     progress = ""
     if report is not None and report.records:
         progress = report_text(report)
@@ -447,6 +489,8 @@ def _entry(session: Session, run: RunInfo) -> dict[str, Any]:
         "state": run.words if report is None else report.state,
         "sentence": "" if ending is None else ending.sentence,
         "submitted": run.submitted,
+        "submitter": "" if run.submission is None else run.submission.submitter,
+        "place": place,
         "progress": progress,
         "versions": {} if ending is None else ending.versions,
         "wait": None if report is None or report.wait is None else to_builtins(report.wait),

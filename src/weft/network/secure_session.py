@@ -252,6 +252,9 @@ class SecureSite:
         number = int.from_bytes(packed[1 + _NAME : at], "big")
         with self._lock:
             session = self._sessions.get(packed[1 : 1 + _NAME])
+            if session is not None:
+                # Of several runs at once, the one that was not heard of longest is forgotten first.
+                self._sessions.move_to_end(session.name)
         envelope = None if session is None else session.open(_DOWN, number, packed[at:])
         if session is None or envelope is None or not packed.startswith(_SEALED):
             return _UNKNOWN

@@ -10,6 +10,7 @@ import msgspec
 from weft.errors import ConfigError
 from weft.network.event_lines import LogStyle
 from weft.network.kits.open_kit import Kit, packed_json
+from weft.network.run_queue import QueueLimits
 from weft.storage.atomic_files import write_private
 
 #: Name of the file in a kit's ``local``, as for a site; it stays at the coordinator.
@@ -25,6 +26,8 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         Whether the messages of every run are kept in its folder, for audits.
     denied
         Parties that no run takes, though their certificates are still valid.
+    queue
+        How many runs there may be at once, and of one submitter.
     log
         How events are shown on the terminal.
     metrics
@@ -33,6 +36,7 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     record: bool = False
     denied: tuple[str, ...] = ()
+    queue: QueueLimits = QueueLimits()
     log: LogStyle = "text"
     metrics: str = ""
 

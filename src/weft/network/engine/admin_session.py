@@ -7,7 +7,7 @@ import logging
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,9 +31,11 @@ from nvflare.fuel.flare_api.flare_api import new_secure_session
 
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.network.engine.startup_checks import Unreachable, check_coordinator
-from weft.network.engine.write_job import ENDING, FORGETS, OUTCOME, PROGRESS, write_job
+from weft.network.engine.stored_jobs import ending_of, is_over, submission_of
+from weft.network.engine.write_job import FORGETS, OUTCOME, PROGRESS, write_job
 from weft.network.kits.open_kit import Kit
 from weft.network.run_progress import Report
+from weft.network.run_queue import Submission, in_order
 
 if TYPE_CHECKING:
     from weft.network.run_description import Task
@@ -43,6 +45,7 @@ _LOGIN = 10.0
 _WORDS = {
     "SUBMITTED": "waiting",
     "DISPATCHED": "starting",
+    "FINISHED:CAN_NOT_SCHEDULE": "refused",
     "FINISHED:COMPLETED": "ended",
     "FINISHED:ABORTED": "stopped",
     "FINISHED:EXECUTION_EXCEPTION": "its process died",
@@ -64,6 +67,8 @@ class RunInfo:
         In the engine's words, such as ``RUNNING`` or ``FINISHED:COMPLETED``.
     submitted
         When, for people to read.
+    submission
+        What the queue knows of it.
     ending
         How the run ended; None if it is running, or its process died.
     forgets
@@ -76,6 +81,22 @@ class RunInfo:
     submitted: str
     ending: Report | None = None
     forgets: bool = False
+    submission: Submission | None = None
+
+    @property
+    def going(self) -> bool:
+        """Whether its run is under way."""
+        return self.status == "RUNNING" and not self.forgets
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is in the queue."""
+        return self.submission is not None and self.submission.waits
+
+    @property
+    def never_began(self) -> bool:
+        """Whether it ended in the queue."""
+        return self.ended and self.submission is not None and not self.submission.started
 
     @property
     def ended(self) -> bool:
@@ -91,9 +112,10 @@ class RunInfo:
         return _WORDS.get(self.status, self.status.lower())
 
 
-def is_over(status: str) -> bool:
-    """Whether a job of that status has ended."""
-    return status.startswith(("FINISHED", "FAILED", "ABANDONED"))
+def places_of(jobs: Iterable[RunInfo]) -> dict[str, int]:
+    """Places in the queue by jobs, from 1 on; those that do not wait have none."""
+    known = [found.submission for found in jobs if found.submission is not None]
+    return {one.job: place for place, one in enumerate(in_order(known), 1)}
 
 
 class Session:
@@ -187,21 +209,16 @@ class _Silent(WeftError):
 
 
 def _info(entry: dict[str, Any]) -> RunInfo:
+    known = submission_of(entry)
     return RunInfo(
-        run=str(entry.get("job_name", entry.get("name", "?"))),
-        job=str(entry["job_id"]),
+        run=known.run,
+        job=known.job,
         status=str(entry["status"]),
         submitted=_moment(entry.get("submit_time")),
-        ending=_ending(entry.get(ENDING)),
+        ending=ending_of(entry),
         forgets=bool(entry.get(FORGETS)),
+        submission=known,
     )
-
-
-def _ending(told: Any) -> Report | None:
-    try:
-        return msgspec.convert(told, Report)
-    except msgspec.ValidationError:
-        return None
 
 
 def _moment(stamp: Any) -> str:
@@ -263,7 +280,7 @@ def _trouble(error: Exception) -> NoCoordinator:
     )
 
 
-__all__ = ["NoCoordinator", "RunInfo", "Session", "Unreachable", "is_over"]
+__all__ = ["NoCoordinator", "RunInfo", "Session", "Unreachable", "is_over", "places_of"]
 
 # ── abandoning a run ──────────────────────────────────────────────────────────────────────────────
 

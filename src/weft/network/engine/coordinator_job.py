@@ -15,7 +15,7 @@ from nvflare.apis.signal import Signal
 from nvflare.apis.workspace import Workspace
 from nvflare.fuel.f3.mpm import MainProcessMonitor
 
-from weft.errors import WeftError
+from weft.errors import ConfigError, WeftError
 from weft.network.coordinator_run import coordinate_run
 from weft.network.credentials import Credential
 from weft.network.discard_run import abandon_run
@@ -23,7 +23,7 @@ from weft.network.engine.expected_errors import leave_out_expected_errors
 from weft.network.engine.metrics_writer import figures_written
 from weft.network.engine.nvflare_transport import NvflareTransport
 from weft.network.engine.process_log import start_event_log
-from weft.network.engine.write_job import OUTCOME, PROGRESS, ending_file, task_file
+from weft.network.engine.write_job import FORGETS, OUTCOME, PROGRESS, ending_file, task_file
 from weft.network.installed_job_kinds import job_kind_of, read_task
 from weft.network.kits.open_kit import Kit, packed_json
 from weft.network.run_description import check_run
@@ -88,7 +88,7 @@ class CoordinatorController(Controller):
                 )
                 return SecureTransport(carrier, credential)
 
-            submitter = _submitter(workspace, job)
+            submitter = submitter_of(workspace, job, forget=self.forget)
             if self.forget:
                 deaf = abandon_run(open_transport, folder, self.run, submitter)
                 self._progress.end("forgotten", away=deaf)
@@ -150,9 +150,15 @@ class CoordinatorController(Controller):
         return msgspec.structs.replace(self._progress.since(), records=[], kept=kept)
 
 
-def _submitter(workspace: Workspace, job: str) -> str:
-    """The submitter of this job, from the certificate that the server saw."""
-    meta = msgspec.json.decode(Path(workspace.get_job_meta_path(job)).read_bytes())
+def submitter_of(workspace: Workspace, job: str, *, forget: bool) -> str:
+    """The submitter of this job, from the certificate that the server saw.
+
+    Refuses a job that the queue let pass because it claims to abandon a run, and does not.
+    """
+    path = Path(workspace.get_job_meta_path(job))
+    meta = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    if bool(meta.get(FORGETS)) != forget:
+        raise ConfigError("this job is not what it says it is; submit the run with weft submit")
     return str(meta.get(JobMetaKey.SUBMITTER_NAME.value, ""))
 
 

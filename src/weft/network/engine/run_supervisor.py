@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from weft.errors import ConfigError, ProtocolError, WeftError
-from weft.network.engine.admin_session import NoCoordinator, Session, is_over
+from weft.network.engine.admin_session import NoCoordinator, Session, is_over, places_of
 from weft.network.engine.startup_checks import Unreachable, wait_for_coordinator
+from weft.network.engine.stored_jobs import WAITING
 from weft.network.installed_job_kinds import job_kind_of
 from weft.network.kits.open_kit import Kit
 from weft.network.run_description import Task
@@ -17,6 +18,8 @@ from weft.network.run_progress import Report
 
 #: Seconds between two questions about progress.
 _ASK = 0.5
+#: And between two looks at the queue.
+_LOOK = 5.0
 #: Seconds that a job may take to end after its run is over.
 _ENDING = 60.0
 
@@ -51,6 +54,9 @@ class Supervisor:
     session: Session | None = None
     #: When the coordinator stopped answering.
     _lost: float | None = field(default=None, init=False)
+    #: What was last said of the queue, and when it is looked at again.
+    _place: str = field(default="", init=False)
+    _next_look: float = field(default=0.0, init=False)
 
     def run_to_end(self, into: Path) -> Report:
         """Submit the run, follow it, and bring its files into a folder.
@@ -75,7 +81,9 @@ class Supervisor:
                         job = session.submit(self.run, self.task)
                     self._follow(session, job)
                     self._lost = None
-                    ended = session.fetch(job, job_kind_of(self.task).result_files, into)
+                    ended = self._ended_in_queue(session, job) or session.fetch(
+                        job, job_kind_of(self.task).result_files, into
+                    )
                     if ended is not None:
                         return ended
                 self.say(f"the coordinator's process died; run {self.run} is resumed")
@@ -116,14 +124,41 @@ class Supervisor:
                 return found.job
         return None
 
+    def _ended_in_queue(self, session: Session, job: str) -> Report | None:
+        """How a run ended that never began: refused, or taken out of the queue."""
+        for found in session.runs():
+            if found.job == job and found.never_began:
+                return found.ending or Report(run=self.run, state="stopped", kept=False)
+        return None
+
+    def _tell_place(self, session: Session, job: str) -> None:
+        """Say where the run stands in the queue, if that has changed."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return
+        self._next_look = now + _LOOK
+        jobs = session.runs()
+        place = places_of(jobs).get(job)
+        going = [found.run for found in jobs if found.going]
+        if place is None or (place == 1 and not going):
+            return
+        before = f"{place - 1} before it in the queue" if place > 1 else "it is the next"
+        told = f"run {self.run} waits: {len(going)} under way, {before}"
+        if told != self._place:
+            self._place = told
+            self.say(told)
+
     def _follow(self, session: Session, job: str) -> None:
         """Show the progress until the job is over."""
         seen, until = 0, float("inf")
         while time.monotonic() < until:
             report = self._asked(session, job, seen)
             if report is None:
-                if is_over(session.status(job)):
+                status = session.status(job)
+                if is_over(status):
                     return
+                if status == WAITING:
+                    self._tell_place(session, job)
             else:
                 # A real answer, not only a session that opens.
                 self._lost = None

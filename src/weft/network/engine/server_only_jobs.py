@@ -17,7 +17,8 @@ import msgspec
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
-from nvflare.apis.job_def import Job, JobMetaKey
+from nvflare.apis.job_def import Job, JobMetaKey, RunStatus
+from nvflare.apis.job_def_manager_spec import JobDefManagerSpec
 from nvflare.apis.job_scheduler_spec import DispatchInfo
 from nvflare.apis.storage import StorageException
 from nvflare.apis.utils.job_utils import get_event_job_id
@@ -27,8 +28,12 @@ from nvflare.app_common.job_schedulers.job_scheduler import (
 )
 from nvflare.private.defs import ClientType
 
+from weft.network.engine.stored_jobs import submission_of
 from weft.network.engine.write_job import ENDING, FORGETS, ending_file
 from weft.network.kits.open_kit import Kit
+from weft.network.run_progress import Report
+from weft.network.run_queue import QueueLimits, Submission, next_to_begin, too_many
+from weft.network.serve_settings import read_serve_settings
 
 log = logging.getLogger("weft.server")
 
@@ -42,7 +47,7 @@ _COMING, _LIVING, _LEAVING = (
 
 
 class RunScheduler(DefaultJobScheduler):
-    """Schedules jobs for the server alone, as soon as there is room for one.
+    """Schedules jobs for the server alone: whose turn it is, as soon as there is room.
 
     A job that abandons a run does not wait for room. As Weft's only component in the server, it
     also logs who comes and goes, and records how runs ended.
@@ -51,12 +56,17 @@ class RunScheduler(DefaultJobScheduler):
     ----------
     newest
         The one that the engine has made in this process.
+    limits
+        How many runs there may be; those of the kit, from when the server starts.
     """
 
     newest: ClassVar[RunScheduler | None] = None
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        self.limits = QueueLimits()
+        #: Submitters of the runs that this process has begun, by their jobs.
+        self._submitters: dict[str, str] = {}
         #: Parties that were logged as connected.
         self._there: set[str] = set()
         RunScheduler.newest = self
@@ -68,6 +78,7 @@ class RunScheduler(DefaultJobScheduler):
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         if event_type == EventType.SYSTEM_START:
+            self._read_limits(fl_ctx)
             runner = fl_ctx.get_engine().job_runner
             runner._start_run = MethodType(_start_run, runner)
             # What a server that died left behind as running cannot be running now.
@@ -76,6 +87,7 @@ class RunScheduler(DefaultJobScheduler):
         elif event_type in (_COMING, _LIVING, _LEAVING):
             self._see(event_type, fl_ctx)
         elif event_type == EventType.JOB_COMPLETED:
+            self._submitters.pop(get_event_job_id(fl_ctx), None)
             _note_ending(get_event_job_id(fl_ctx), fl_ctx)
         super().handle_event(event_type, fl_ctx)
 
@@ -99,12 +111,41 @@ class RunScheduler(DefaultJobScheduler):
             self._there.add(who)
             log.info("%s is connected", who)
 
-    def _do_schedule_job(
-        self, job_candidates: list[Job], fl_ctx: FLContext, failed_jobs: Any, blocked_jobs: Any
+    def _read_limits(self, fl_ctx: FLContext) -> None:
+        kit = Kit.inspect(fl_ctx.get_engine().get_workspace().get_root_dir())
+        self.limits = read_serve_settings(kit).queue
+
+    def schedule_job(
+        self, job_manager: JobDefManagerSpec, job_candidates: list[Job], fl_ctx: FLContext
     ) -> Any:
-        if super()._exceed_max_jobs(fl_ctx):
-            job_candidates = [job for job in job_candidates if job.meta.get(FORGETS)]
-        return super()._do_schedule_job(job_candidates, fl_ctx, failed_jobs, blocked_jobs)
+        """The job that begins now, if there is one; what is too much is refused."""
+        forgetting = [job for job in job_candidates if job.meta.get(FORGETS)]
+        waiting = {job.job_id: job for job in job_candidates if not job.meta.get(FORGETS)}
+        for one in too_many([submission_of(job.meta) for job in waiting.values()], self.limits):
+            self._refuse(one, job_manager, fl_ctx)
+            del waiting[one.job]
+        chosen = forgetting[:1]
+        if waiting and not chosen:
+            begins = self._next(job_manager, fl_ctx)
+            if begins is not None and begins.job in waiting:
+                self._submitters[begins.job] = begins.submitter
+                chosen = [waiting[begins.job]]
+        return super().schedule_job(job_manager, chosen, fl_ctx)
+
+    def _next(self, job_manager: JobDefManagerSpec, fl_ctx: FLContext) -> Submission | None:
+        with self.lock:
+            going = {job: self._submitters.get(job, "") for job in self.scheduled_jobs}
+        if len(going) >= self.limits.at_once:
+            return None
+        known = [submission_of(job.meta) for job in job_manager.get_all_jobs(fl_ctx)]
+        return next_to_begin(known, going, self.limits)
+
+    def _refuse(self, one: Submission, job_manager: JobDefManagerSpec, fl_ctx: FLContext) -> None:
+        why = self.limits.refuses(one.submitter)
+        told = Report(run=one.run, state="failed", sentence=why, kept=False)
+        job_manager.update_meta(one.job, {ENDING: told.to_plain()}, fl_ctx)
+        job_manager.set_status(one.job, RunStatus.FINISHED_CANT_SCHEDULE, fl_ctx)
+        log.warning("run %s: is not queued: %s", one.run, why)
 
     def _exceed_max_jobs(self, fl_ctx: FLContext) -> bool:
         """Jobs that wait for room are not among the candidates."""
