@@ -7,6 +7,7 @@ the network is the loopback of this machine, and all files and keys lie in one f
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from weft.guards.terms import Terms
 from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.kits.federation_plan import FederationPlan, Recipient
 from weft.network.kits.provisioning import provision
+from weft.network.process_pulse import read_pulse
 from weft.privacy.agreement import Limits, card_of, write_roster
 from weft.privacy.agreement.roster_files import draft_roster
 from weft_examples.process_group import ProcessGroup
@@ -68,8 +70,8 @@ class LocalCluster(ProcessGroup):
         self.parties = tuple(tiles)
         self.port = free_port()
         self.terms, self.limits = terms or Terms(matching="oprf"), limits
-        #: Length of the coordinator's logs when a process was started: only later lines count.
-        self._since: dict[str, tuple[int, int]] = {}
+        #: When processes were started: only what they showed later counts.
+        self._started: dict[str, float] = {}
         self._labelled = [
             name for name, held in tiles.items() if any(tile.labels is not None for tile in held)
         ]
@@ -101,12 +103,10 @@ class LocalCluster(ProcessGroup):
         options
             More of the command line; what comes later counts.
         """
-        said = len(self.log(COORDINATOR)), len(self.engine_log(COORDINATOR))
+        self._started[name] = time.time()
         if name == COORDINATOR:
-            self._since = dict.fromkeys(self.parties, said)
             self.run(name, "serve", str(self.kit(name)), *options)
         else:
-            self._since[name] = said
             self.run(name, "join", str(self.kit(name)), *self._own(name), *options)
 
     def start_all(self, seconds: float = 60.0) -> None:
@@ -130,12 +130,11 @@ class LocalCluster(ProcessGroup):
         self.run(name, "submit", str(self.kit(SUBMITTER)), str(config), *given, *options)
 
     def _let_in(self, name: str) -> bool:
-        own, engine = self._since.get(name, (0, 0))
-        # A party that outlived its coordinator is known to the engine's log alone.
-        return (
-            f" {name} is connected" in self.log(COORDINATOR)[own:]
-            or f"Re-activate the client: {name} at" in self.engine_log(COORDINATOR)[engine:]
-        )
+        pulse = read_pulse(self.kit(COORDINATOR) / "weft")
+        if pulse is None or pulse.began < self._started[COORDINATOR]:
+            return False
+        site = pulse.sites.get(name)
+        return site is not None and site.there and site.seen >= self._started.get(name, 0.0)
 
     def _own(self, name: str) -> list[str]:
         """What a party is told when it joins."""

@@ -68,11 +68,11 @@ def test_the_scheduler_starts_jobs_without_asking_clients():
 def test_a_party_that_outlived_its_coordinator_is_told_to_be_connected_once(diary):
     scheduler = RunScheduler()
     for _ in range(3):
-        scheduler.handle_event(EventType.CLIENT_HEARTBEAT_RECEIVED, Context("north"))
+        scheduler.handle_event(EventType.CLIENT_HEARTBEAT_PROCESSED, Context("north"))
     assert diary() == ["north is connected"]
     scheduler.handle_event(EventType.CLIENT_QUIT, Context("north"))
     scheduler.handle_event(EventType.CLIENT_REGISTER_PROCESSED, Context("north"))
-    scheduler.handle_event(EventType.CLIENT_HEARTBEAT_RECEIVED, Context("north"))
+    scheduler.handle_event(EventType.CLIENT_HEARTBEAT_PROCESSED, Context("north"))
     assert diary()[1:] == ["north has left", "north is connected"]
 
 

@@ -178,12 +178,13 @@ def test_each_side_says_once_when_the_other_is_gone_and_back(caplog):
     for tell in (party.lost, party.lost, party.found, party.found):
         tell(cell("server"))
     party.lost(cell("somebody"))
-    scheduler._there.add("west")
+    scheduler._meet("west", "", comes=True)
     for name in ("west", "west", "submitter"):
         scheduler.lost(cell(name))
     assert [entry.getMessage() for entry in caplog.records] == [
         "the coordinator is gone; this site tries to reach it until it is back",
         "the coordinator is back",
+        "west is connected",
         "west is gone: its connection broke",
     ]
 

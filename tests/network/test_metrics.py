@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import numpy as np
 import pytest
 from kitted import certificate_of, kit_of
@@ -19,15 +21,22 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.network import coordinator_run, liveness
 from weft.network.coordinator_metrics import coordinator_metrics
 from weft.network.coordinator_run import coordinate_run
-from weft.network.engine.client_party import PartyComponent
 from weft.network.engine.metrics_writer import MetricsFile, figures_written, machine_metrics
-from weft.network.engine.server_only_jobs import RunScheduler
 from weft.network.kits.open_kit import Kit
 from weft.network.metrics_text import Metric, single, write_metrics
+from weft.network.process_pulse import SeenSite
 from weft.network.run_description import LinearTask
-from weft.network.run_figures import RunFigures, read_figures, write_figures
+from weft.network.run_figures import (
+    GapCurve,
+    GapPoint,
+    RunFigures,
+    delete_figures,
+    figures_of_run,
+    read_figures,
+    write_figures,
+)
 from weft.network.run_index import IndexedRun
-from weft.network.run_progress import Progress
+from weft.network.run_progress import Progress, Report
 from weft.network.site_metrics import ExposureMetrics, Traffic, run_metrics
 from weft.privacy.ledger.ledger_file import read_books
 from weft.solvers.settings import Settings
@@ -94,7 +103,8 @@ def trained(tmp_path_factory):
 def test_the_coordinators_metrics_tell_how_a_run_got_on_and_nothing_of_data(trained, tmp_path):
     folder, table, progress = trained
     path = tmp_path / "weft.prom"
-    write_metrics(path, coordinator_metrics(PARTIES, read_figures(folder)))
+    sites = {name: SeenSite(since=0, seen=time.time()) for name in PARTIES}
+    write_metrics(path, coordinator_metrics(sites, read_figures(folder)))
     found, last = read(path), progress.since().records[-1]
     assert found["weft_connected_sites",] == 3
     assert found["weft_run_state", "study-1", "over"] == 1
@@ -117,7 +127,7 @@ def test_a_sites_metrics_tell_its_runs_and_what_its_ledger_says(trained, tmp_pat
     pages = read_books(folder / "ledger-p1")["p1"]
     runs = [IndexedRun("a", "now"), IndexedRun("b", "now", "later", "over")]
     traffic = Traffic()
-    traffic.connected = True
+    traffic.find()
     traffic.note(123_456, 7)
     traffic.lose()
     path = tmp_path / "weft.prom"
@@ -159,7 +169,7 @@ def test_both_kinds_of_kits_tell_days_and_disk(place, tmp_path):
 
 def test_a_file_that_cannot_be_written_is_told_at_the_start_and_later_logged_once(tmp_path, caplog):
     with pytest.raises(StorageError, match="does not exist"):
-        MetricsFile(tmp_path / "nowhere" / "weft.prom", list).start()
+        MetricsFile(tmp_path / "nowhere" / "weft.prom", list).write_first()
     told = []
 
     def collect():
@@ -170,7 +180,7 @@ def test_a_file_that_cannot_be_written_is_told_at_the_start_and_later_logged_onc
 
     path = tmp_path / "weft.prom"
     file = MetricsFile(path, collect)
-    file.start()
+    file.write_first()
     for expected in (2, 2, 2, 5):
         file.write_again()
         assert read(path) == {("weft_told",): expected}
@@ -182,12 +192,18 @@ def test_a_file_that_cannot_be_written_is_told_at_the_start_and_later_logged_onc
 
 def test_figures_of_old_runs_and_damaged_ones_are_not_told(tmp_path):
     for run in ("old", "new", "hurt"):
-        write_figures(tmp_path, RunFigures(run=run, state="failed"))
+        write_figures(tmp_path, RunFigures(report=Report(run=run, state="failed")))
     old = tmp_path / "figures" / "old.json"
-    os.utime(old, (1, 1))
+    os.utime(old, (time.time() - 7200,) * 2)
     (tmp_path / "figures" / "hurt.json").write_text("{")
     assert [found.run for found in read_figures(tmp_path)] == ["new"]
+    assert [found.run for found in read_figures(tmp_path, within=86400)] == ["new", "old"]
+    os.utime(old, (1, 1))
+    assert [found.run for found in read_figures(tmp_path)] == ["new"]
     assert not old.exists()
+    delete_figures(tmp_path, "new")
+    delete_figures(tmp_path, "unknown")
+    assert list(read_figures(tmp_path)) == []
 
 
 def test_names_are_escaped(tmp_path):
@@ -195,9 +211,67 @@ def test_names_are_escaped(tmp_path):
     assert list(metric.lines())[-1] == 'weft_site_connected{site="a\\"b\\\\c\\nd"} 1'
 
 
-def test_who_is_connected_comes_from_the_engines_component(monkeypatch):
-    monkeypatch.setattr(RunScheduler, "newest", None)
-    assert RunScheduler.connected() == ()
-    RunScheduler()._there.update({"north", "south"})
-    assert set(RunScheduler.connected()) == {"north", "south"}
-    assert isinstance(PartyComponent.traffic, Traffic)
+def test_who_is_connected_comes_from_heartbeats(monkeypatch, tmp_path):
+    now = time.time()
+    sites = {
+        "north": SeenSite(since=1, seen=now),
+        "south": SeenSite(since=1, seen=now - 31),
+        "west": SeenSite(since=1, seen=now, there=False),
+    }
+    write_metrics(tmp_path / "weft.prom", coordinator_metrics(sites, []))
+    found = read(tmp_path / "weft.prom")
+    assert found["weft_connected_sites",] == 1
+    states = {name: found["weft_site_connected", name] for name in sites}
+    assert states == {"north": 1, "south": 0, "west": 0}
+    assert found["weft_site_seconds_since_seen", "south"] == 31
+
+
+def test_a_coordinator_that_hangs_is_not_there_though_its_connection_is(monkeypatch, tmp_path):
+    moment = [1000.0]
+    monkeypatch.setattr(time, "time", lambda: moment[0])
+    traffic = Traffic()
+
+    def told():
+        write_metrics(tmp_path / "weft.prom", traffic.metrics())
+        found = read(tmp_path / "weft.prom")
+        since = found.get(("weft_coordinator_seconds_since_seen",))
+        return found["weft_coordinator_connected",], since
+
+    assert told() == (0, None)
+    traffic.find()
+    assert told() == (1, 0)
+    moment[0] += 29
+    assert told() == (1, 29)
+    moment[0] += 2
+    assert told() == (0, 31)
+    traffic.hear()
+    assert told() == (1, 0)
+    traffic.lose()
+    assert told() == (0, 0)
+
+
+def test_a_curve_has_every_certified_gap_once_and_stays_short():
+    def records(first, last):
+        return [{"iteration": n, "gap": 1 / n if n % 2 else None} for n in range(first, last)]
+
+    curve = GapCurve()
+    curve.extend(records(1, 6), 3.9)
+    assert curve.points == [GapPoint(3, 1, 1.0), GapPoint(3, 3, 1 / 3), GapPoint(3, 5, 0.2)]
+    # A run that is taken up again repeats its iterations.
+    curve.extend(records(1, 8), 60)
+    assert curve.points[3:] == [GapPoint(60, 7, 1 / 7)]
+    curve.extend(records(8, 4000), 100)
+    assert 100 < len(curve.points) <= 240
+    assert (curve.points[0].iteration, curve.points[-1].iteration) == (1, 3999)
+
+
+def test_figures_of_a_run_tell_its_curve_and_what_a_submitter_hears(trained):
+    folder, _, progress = trained
+    (figures,) = read_figures(folder)
+    told = progress.since()
+    assert figures.report == msgspec.structs.replace(told, records=told.records[-1:])
+    proved = [(r["iteration"], r["gap"]) for r in told.records if r["gap"] is not None]
+    assert [(point.iteration, point.gap) for point in figures.curve] == proved
+    assert proved
+    assert figures_of_run(folder, "study-1") == figures
+    assert figures_of_run(folder, "study-2") is None

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from weft.cli.network import AsJson, KitFolder
 
 _WORDS = {"good": "good", "soon": "SOON", "bad": "BAD"}
 
 
-def doctor(kit: KitFolder, json: AsJson = False) -> int:
+def doctor(
+    kit: KitFolder,
+    running: Annotated[
+        bool,
+        typer.Option(
+            "--running", help="Also say whether weft serve or join runs with it, and is connected."
+        ),
+    ] = False,
+    json: AsJson = False,
+) -> int:
     """Look for what keeps a kit from working: clock, certificates, disk, memory, the coordinator.
 
     For a kit of any kind, whether or not Weft runs with it; changes nothing, and talks to nobody
     but the coordinator, with which it does a handshake. Every line that is not good has a mend. The
-    exit code is 2 if something is bad, else 0: a health check for supervisors too.
+    exit code is 2 if something is bad, else 0.
+
+    With --running it is bad as well if weft serve or weft join does not run with this kit, gives no
+    signs of life, or, at a site, has no connection: a health check for monitors and containers.
     """
     import msgspec
 
@@ -24,7 +40,7 @@ def doctor(kit: KitFolder, json: AsJson = False) -> int:
     opened = Kit.inspect(kit)
     from weft.network.engine.kit_health import examine_kit
 
-    found = examine_kit(opened)
+    found = examine_kit(opened, running=running)
     healthy = all(symptom.state != "bad" for symptom in found)
     if json:
         told = {"kit": str(opened.path), "kind": opened.kind, "name": opened.name}

@@ -3,34 +3,43 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 
 from weft.network.metrics_text import Metric
+from weft.network.process_pulse import SeenSite, connected_sites
 from weft.network.run_figures import RunFigures
+from weft.report.json_values import rounded
 
 
-def coordinator_metrics(connected: Collection[str], runs: Iterable[RunFigures]) -> list[Metric]:
+def coordinator_metrics(sites: Mapping[str, SeenSite], runs: Iterable[RunFigures]) -> list[Metric]:
     """Who is there, and how runs get on.
 
     Parameters
     ----------
-    connected
-        Names of the sites that are connected.
+    sites
+        All that were connected since the process began.
     """
     found, now = list(runs), time.time()
+    connected = connected_sites(sites, now)
     each = [({"run": run.run}, run) for run in found]
     since = [(label, int(now - run.exchanged)) for label, run in each if run.exchanged]
     sizes = [
-        ({"run": run.run, "direction": way}, size)
+        # As rough as submitters see them: exact ones tell sizes of tables.
+        ({"run": run.run, "direction": way}, rounded(float(run.last.get(f"bytes_{way}") or 0.0)))
         for run in found
-        for way, size in (("down", run.bytes_down), ("up", run.bytes_up))
+        for way in ("down", "up")
     ]
     return [
-        Metric("weft_connected_sites", "Sites that are connected.", [({}, len(connected))]),
+        Metric("weft_connected_sites", "Sites whose heartbeats come.", [({}, len(connected))]),
         Metric(
             "weft_site_connected",
-            "1 for every site that is connected.",
-            [({"site": name}, 1) for name in sorted(connected)],
+            "1 for every site whose heartbeats come, 0 for one that was there before.",
+            [({"site": name}, name in connected) for name in sorted(sites)],
+        ),
+        Metric(
+            "weft_site_seconds_since_seen",
+            "Since its last heartbeat.",
+            [({"site": name}, int(now - site.seen)) for name, site in sorted(sites.items())],
         ),
         Metric(
             "weft_run_state",
@@ -41,12 +50,15 @@ def coordinator_metrics(connected: Collection[str], runs: Iterable[RunFigures]) 
         Metric(
             "weft_run_waiting_seconds",
             "Seconds of the current wait; 0: it waits for nobody.",
-            [(label, run.waiting) for label, run in each],
+            [(label, run.report.wait.seconds if run.report.wait else 0) for label, run in each],
         ),
         Metric(
             "weft_run_waits_for_parties",
             "For how many parties it waits.",
-            [(label, run.waits_for) for label, run in each],
+            [
+                (label, len(run.report.wait.parties) if run.report.wait else 0)
+                for label, run in each
+            ],
         ),
         Metric(
             "weft_run_exchanges_total",

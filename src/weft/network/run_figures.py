@@ -1,4 +1,4 @@
-"""Figures of a run for metrics: from its own process to that of the server, by a file."""
+"""How a run gets on: from its own process to others of the coordinator's machine, by a file."""
 
 from __future__ import annotations
 
@@ -6,18 +6,28 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from weft.errors import WeftError
-from weft.network.run_progress import Progress
-from weft.report.json_values import rounded
+from weft.network.run_progress import Progress, Report
 from weft.storage.atomic_files import write_private
 
 #: Folder of these files in a coordinator's.
 _FIGURES = "figures"
-#: Seconds that the figures of a run that has ended are told.
-_TOLD = 3600.0
+#: Seconds that the figures of a run are told to whoever watches, and kept, after its end.
+TOLD, _KEPT = 3600.0, 30 * 86400.0
+#: Points of a curve at most.
+_POINTS = 240
+
+
+class GapPoint(msgspec.Struct, frozen=True, array_like=True):
+    """A certified gap: seconds since the run began, all in whole ones, the iteration, the gap."""
+
+    seconds: int
+    iteration: int
+    gap: float
 
 
 class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,64 +35,121 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes
     ----------
+    report
+        What a submitter is told of it, with the last iteration only.
+    began
+        When its first process began, by the clock of this machine.
     exchanged
-        When parties were last asked and answered, by the clock of this machine; 0 before.
+        When parties were last asked and answered; 0 before.
     exchanges, unanswered
         Exchanges since the run's process began, and letters in them without an answer.
     resumed
         How often the process has gone on after waiting for a party.
-    waiting, waits_for
-        Seconds of the current wait, and for how many parties.
-    bytes_down, bytes_up
-        To and from parties, as rough as submitters see them: exact ones tell sizes of tables.
+    curve
+        Certified gaps over time.
     """
 
-    run: str
-    state: str
+    report: Report
+    began: float = 0.0
     exchanged: float = 0.0
     exchanges: int = 0
     unanswered: int = 0
     resumed: int = 0
-    waiting: int = 0
-    waits_for: int = 0
-    bytes_down: float = 0.0
-    bytes_up: float = 0.0
+    curve: list[GapPoint] = []
+
+    @property
+    def run(self) -> str:
+        return self.report.run
+
+    @property
+    def state(self) -> str:
+        return self.report.state
+
+    @property
+    def last(self) -> dict[str, Any]:
+        """The last iteration; nothing before the first."""
+        return self.report.records[-1] if self.report.records else {}
+
+    @property
+    def waits_text(self) -> str:
+        """For whom it waits, as the end of a line."""
+        wait = self.report.wait
+        return "" if wait is None else f", waits for {', '.join(wait.parties)}"
 
 
-def figures_of(progress: Progress) -> RunFigures:
+class GapCurve:
+    """Collects certified gaps of a run, as whoever looks at its progress meets them.
+
+    A run that is taken up again repeats iterations: only later ones are news.
+    """
+
+    def __init__(self, points: list[GapPoint] | None = None) -> None:
+        self.points = points or []
+        self._read = 0
+
+    def follow(self, progress: Progress, seconds: float) -> None:
+        """Add what is new."""
+        if progress.iterations < self._read:
+            self._read = 0
+        records = progress.since(self._read).records
+        self._read += len(records)
+        self.extend(records, seconds)
+
+    def extend(self, records: list[dict[str, Any]], seconds: float) -> None:
+        """Add iterations that came by now."""
+        reached = self.points[-1].iteration if self.points else 0
+        for record in records:
+            gap, number = record.get("gap"), record.get("iteration", 0)
+            if gap is not None and number > reached:
+                self.points.append(GapPoint(int(seconds), number, gap))
+        while len(self.points) > _POINTS:
+            # Every other one, but never the newest.
+            self.points = [*self.points[:-1:2], self.points[-1]]
+
+
+def figures_of(progress: Progress, began: float, curve: GapCurve) -> RunFigures:
     """The figures now."""
+    curve.follow(progress, time.time() - began)
     report, waits = progress.since(progress.iterations - 1), progress.waits
-    last = report.records[-1] if report.records else {}
     return RunFigures(
-        run=report.run,
-        state=report.state,
+        report=report,
+        began=began,
         exchanged=waits.exchanged,
         exchanges=waits.exchanges,
         unanswered=waits.unanswered,
         resumed=progress.resumed,
-        waiting=report.wait.seconds if report.wait else 0,
-        waits_for=len(report.wait.parties) if report.wait else 0,
-        bytes_down=rounded(float(last.get("bytes_down") or 0.0)),
-        bytes_up=rounded(float(last.get("bytes_up") or 0.0)),
+        curve=curve.points,
     )
 
 
 def write_figures(home: Path, figures: RunFigures) -> None:
-    """Keep them for the server's process; a full disk is no reason to end a run."""
+    """Keep them for others; a full disk is no reason to end a run."""
     folder = home / _FIGURES
     with suppress(OSError, WeftError):
         folder.mkdir(mode=0o700, exist_ok=True)
         write_private(folder / f"{figures.run}.json", msgspec.json.encode(figures))
 
 
-def read_figures(home: Path) -> Iterator[RunFigures]:
-    """Those of all runs that go on, or ended within the last hour; older ones are deleted."""
+def delete_figures(home: Path, run: str) -> None:
+    """Nothing is kept of a run that was given up."""
+    with suppress(OSError):
+        (home / _FIGURES / f"{run}.json").unlink(missing_ok=True)
+
+
+def figures_of_run(home: Path, run: str) -> RunFigures | None:
+    """Those of one run; None: there are none, or they cannot be read."""
+    try:
+        return msgspec.json.decode((home / _FIGURES / f"{run}.json").read_bytes(), type=RunFigures)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def read_figures(home: Path, within: float = TOLD) -> Iterator[RunFigures]:
+    """Those of runs that go on, or ended within so many seconds; very old ones are deleted."""
     for path in sorted((home / _FIGURES).glob("[!.]*.json")):
-        try:
-            if time.time() - path.stat().st_mtime > _TOLD:
+        with suppress(OSError):
+            age = time.time() - path.stat().st_mtime
+            if age > _KEPT:
                 path.unlink()
-                continue
-            yield msgspec.json.decode(path.read_bytes(), type=RunFigures)
-        except (OSError, msgspec.MsgspecError):
-            # It is written anew within seconds, if its run goes on.
-            continue
+            elif age <= within and (found := figures_of_run(home, path.stem)) is not None:
+                yield found

@@ -10,6 +10,7 @@ from threading import Lock
 
 import numpy as np
 
+from weft.network.kits.engine_settings import GONE
 from weft.network.metrics_text import Metric, single
 from weft.network.run_index import IndexedRun
 from weft.privacy.ledger.ledger_file import Book
@@ -20,32 +21,59 @@ class Traffic:
     """Letters of a site's process, and whether its coordinator is there."""
 
     def __init__(self) -> None:
-        self.connected = False
-        self.lost = 0
         self._lock = Lock()
+        self._connected = False
+        self._lost = 0
         self._letters = self._down = self._up = 0
-        self._last = 0.0
+        self._last = self._seen = 0.0
+
+    @property
+    def ready(self) -> bool:
+        """Whether the coordinator has ever been there."""
+        return self._seen > 0
+
+    @property
+    def seen(self) -> float:
+        """When the coordinator was last heard of, by the clock of this machine; 0: never."""
+        return self._seen
 
     def lose(self) -> None:
-        """The coordinator is gone."""
+        """The connection to the coordinator broke."""
         with self._lock:
-            self.connected = False
-            self.lost += 1
+            self._connected = False
+            self._lost += 1
+
+    def find(self) -> None:
+        """There is a connection to the coordinator, new or again."""
+        with self._lock:
+            self._connected = True
+            self._seen = time.time()
+
+    def hear(self) -> None:
+        """The coordinator has answered a heartbeat."""
+        with self._lock:
+            self._seen = time.time()
 
     def note(self, letter: int, answer: int) -> None:
         """A letter of that many bytes was answered by so many."""
         with self._lock:
             self._letters += 1
             self._down, self._up = self._down + letter, self._up + answer
-            self._last = time.time()
+            self._last = self._seen = time.time()
 
     def metrics(self) -> list[Metric]:
         with self._lock:
             down, up, last = rounded(self._down), rounded(self._up), self._last
-            letters, lost, there = self._letters, self.lost, self.connected
+            letters, lost, seen = self._letters, self._lost, self._seen
+            there = self._connected and time.time() - seen <= GONE
         sizes = [({"direction": "down"}, down), ({"direction": "up"}, up)]
         return [
-            single("weft_coordinator_connected", "Whether the coordinator is there.", there),
+            single("weft_coordinator_connected", "Whether the coordinator answers.", there),
+            Metric(
+                "weft_coordinator_seconds_since_seen",
+                "Since the coordinator last answered a heartbeat or asked.",
+                [({}, int(time.time() - seen))] if seen else [],
+            ),
             Metric(
                 "weft_coordinator_lost_total", "How often it was lost.", [({}, lost)], "counter"
             ),

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from weft import __version__
 from weft.errors import ProtocolError
 
 #: How far minor numbers may lie apart: sites are updated one after the other.
 _APART = 1
+#: Under which name a site's heartbeats say it, for those who look on; runs go by their own hello.
+VERSION_PROPERTY = "weft_version"
+_SHOWN = re.compile(r"[0-9A-Za-z.+-]{1,20}", re.ASCII)
 _NUMBERS = re.compile(r"(\d{1,6})\.(\d{1,6})(?:\D.*)?", re.ASCII | re.DOTALL)
 
 
@@ -46,3 +50,8 @@ def _fit(one: str, other: str) -> bool:
         tuple(map(int, match.groups())) for match in found if match is not None
     )
     return major == other_major and abs(minor - other_minor) <= _APART
+
+
+def told_version(said: Any) -> str:
+    """What a site says of itself, if it can be shown; else nothing."""
+    return said if isinstance(said, str) and _SHOWN.fullmatch(said) else ""

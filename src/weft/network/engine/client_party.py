@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from threading import Lock
+from threading import Event, Lock
 from typing import Any, ClassVar
 
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_component import FLComponent
 from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
+from nvflare.fuel.f3.cellnet.defs import (
+    CellChannel,
+    CellChannelTopic,
+    MessageHeaderKey,
+    ReturnCode,
+)
 from nvflare.fuel.f3.cellnet.fqcn import FQCN
 from nvflare.fuel.f3.message import Message
 
+from weft import __version__
 from weft.network.engine.nvflare_transport import (
     ANSWERED,
     ASK,
@@ -29,6 +36,7 @@ from weft.network.engine.nvflare_transport import (
 )
 from weft.network.secure_session import SecureSite
 from weft.network.site_metrics import Traffic
+from weft.network.versions import VERSION_PROPERTY
 
 log = logging.getLogger("weft.federation.party")
 
@@ -51,11 +59,14 @@ class PartyComponent(FLComponent):
         The engine's own client, to be closed at the end; None before it exists.
     traffic
         Letters of this process, for metrics.
+    news
+        Set where the coordinator came or went.
     """
 
     site: ClassVar[SecureSite | None] = None
     client: ClassVar[Any] = None
     traffic: ClassVar[Traffic] = Traffic()
+    news: ClassVar[Event] = Event()
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,22 +84,36 @@ class PartyComponent(FLComponent):
             cell.register_request_cb(channel=CHANNEL, topic=SEEN, cb=self.seen)
             cell.core_cell.set_cell_disconnected_cb(self.lost)
             cell.core_cell.set_cell_connected_cb(self.found)
+            # The engine says that a heartbeat is over, but not whether it was answered.
+            cell.core_cell.add_incoming_reply_filter(
+                CellChannel.SERVER_MAIN, CellChannelTopic.HEART_BEAT, self.heard
+            )
+        elif event_type == EventType.BEFORE_CLIENT_HEARTBEAT:
+            fl_ctx.set_prop(VERSION_PROPERTY, __version__, private=False, sticky=False)
         elif event_type == EventType.SYSTEM_START:
-            self.traffic.connected = True
+            self.traffic.find()
+            self.news.set()
             log.info("connected")
+
+    def heard(self, reply: Message) -> None:
+        """The coordinator has answered a heartbeat."""
+        if reply.get_header(MessageHeaderKey.RETURN_CODE) == ReturnCode.OK:
+            self.traffic.hear()
 
     def lost(self, other: Any) -> None:
         """The engine has lost a connection."""
         if other.info.fqcn == FQCN.ROOT_SERVER and not self._lost:
             self._lost = True
             self.traffic.lose()
+            self.news.set()
             log.warning("the coordinator is gone; this site tries to reach it until it is back")
 
     def found(self, other: Any) -> None:
         """The engine has a connection, perhaps again."""
         if other.info.fqcn == FQCN.ROOT_SERVER and self._lost:
             self._lost = False
-            self.traffic.connected = True
+            self.traffic.find()
+            self.news.set()
             log.info("the coordinator is back")
 
     def ask(self, request: Message) -> Message:

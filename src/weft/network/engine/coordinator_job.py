@@ -27,6 +27,7 @@ from weft.network.engine.write_job import FORGETS, OUTCOME, PROGRESS, ending_fil
 from weft.network.installed_job_kinds import job_kind_of, read_task
 from weft.network.kits.open_kit import Kit, packed_json
 from weft.network.run_description import check_run
+from weft.network.run_figures import delete_figures
 from weft.network.run_progress import Progress, Report
 from weft.network.run_results import RESULTS
 from weft.network.secure_session import SecureTransport
@@ -91,6 +92,7 @@ class CoordinatorController(Controller):
             submitter = submitter_of(workspace, job, forget=self.forget)
             if self.forget:
                 deaf = abandon_run(open_transport, folder, self.run, submitter)
+                delete_figures(kit.home, self.run)
                 self._progress.end("forgotten", away=deaf)
             else:
                 path = task_file(Path(workspace.get_app_dir(job)))
@@ -98,8 +100,7 @@ class CoordinatorController(Controller):
                 self._files = job_kind_of(task).result_files
                 chosen = read_serve_settings(kit)
                 chosen.check_parties(task.parties)
-                if chosen.metrics:
-                    watching.enter_context(figures_written(kit.home, self._progress))
+                watching.enter_context(figures_written(kit.home, self._progress))
                 coordinate_run(
                     open_transport, folder, task, self._progress, submitter, record=chosen.record
                 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib import metadata
@@ -18,6 +19,7 @@ from weft.errors import ConfigError
 from weft.network.engine.startup_checks import Unreachable, check_coordinator, check_port_free
 from weft.network.kits.certificates import format_day
 from weft.network.kits.open_kit import Kit
+from weft.network.process_pulse import read_pulse
 
 #: Days left of a certificate, bytes of disk and memory, below which somebody should act.
 _DAYS, _DISK, _MEMORY = 30, 1e9, 5e8
@@ -46,9 +48,38 @@ class Symptom(msgspec.Struct, frozen=True, kw_only=True):
     mend: str = ""
 
 
-def examine_kit(kit: Kit) -> list[Symptom]:
-    """Look at everything, also where something is bad."""
-    return [*_certificates(kit), _closed(kit), _disk(kit), _memory(), _versions(), _reach(kit)]
+def examine_kit(kit: Kit, *, running: bool = False) -> list[Symptom]:
+    """Look at everything, also where something is bad.
+
+    Parameters
+    ----------
+    running
+        Whether a process is expected to run with the kit, and to be connected.
+    """
+    found = [*_certificates(kit), _closed(kit), _disk(kit), _memory(), _versions(), _reach(kit)]
+    return [*found, _process(kit)] if running else found
+
+
+def _process(kit: Kit) -> Symptom:
+    """``weft serve`` or ``weft join`` lives, and is connected."""
+    if kit.kind == "submitter":
+        raise ConfigError(
+            f"nothing runs with the kit of a submitter; ask about a coordinator's or a site's kit, "
+            f"or leave --running out for {kit.path}"
+        )
+    command = "weft serve" if kit.kind == "coordinator" else "weft join"
+    pulse, now = read_pulse(kit.home), time.time()
+    if pulse is None:
+        said, mend = f"{command} does not run", f"start {command}"
+    elif not pulse.alive(now):
+        said = f"{command} has given no sign of life for {now - pulse.beat:.0f} s"
+        mend = f"start {command} again, and look at what its log says last"
+    elif not pulse.well:
+        said = f"{command}: {pulse.sentence}"
+        mend = "look at its log, and at the coordinator's, if that lasts"
+    else:
+        return Symptom(about="process", state="good", found=f"{command}: {pulse.sentence}")
+    return Symptom(about="process", state="bad", found=said, mend=mend)
 
 
 def _certificates(kit: Kit) -> Iterator[Symptom]:

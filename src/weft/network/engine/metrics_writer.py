@@ -1,4 +1,4 @@
-"""Writes metrics of this process to a file, again and again."""
+"""Writes metrics of this process to a file, and figures of a run for those of its server."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from weft import __version__
 from weft.errors import WeftError
 from weft.network.kits.open_kit import Kit
 from weft.network.metrics_text import Metric, single, write_metrics
-from weft.network.run_figures import figures_of, write_figures
+from weft.network.run_figures import GapCurve, figures_of, figures_of_run, write_figures
 from weft.network.run_progress import Progress
 
 log = logging.getLogger("weft.process")
 
-#: Seconds between two files, and between two of a run's process for the server's.
-_EVERY, _FIGURES = 15.0, 5.0
+#: Seconds between two looks at a run's figures.
+_FIGURES = 2.0
 _DAY = 86400.0
 
 
@@ -49,8 +49,8 @@ class MetricsFile:
         self._path, self._collect = path, collect
         self._trouble = ""
 
-    def start(self) -> None:
-        """Write the file now, and again as long as this process lives.
+    def write_first(self) -> None:
+        """Write the file for the first time.
 
         Raises
         ------
@@ -58,12 +58,6 @@ class MetricsFile:
             It cannot be written at all.
         """
         write_metrics(self._path, self._collect())
-        Thread(target=self._go_on, name="weft metrics", daemon=True).start()
-
-    def _go_on(self) -> None:
-        while True:
-            time.sleep(_EVERY)
-            self.write_again()
 
     def write_again(self) -> None:
         """Write what has changed."""
@@ -78,12 +72,16 @@ class MetricsFile:
 
 @contextmanager
 def figures_written(home: Path, progress: Progress) -> Iterator[None]:
-    """Keep a run's figures for the server's metrics while the block lasts, and the last ones."""
+    """Keep a run's figures for other processes while the block lasts, and the last ones."""
     over = Event()
+    # A run that is taken up again goes on where its figures ended.
+    known = figures_of_run(home, progress.run)
+    began = time.time() if known is None else known.began
+    curve = GapCurve([] if known is None else known.curve)
 
     def go_on() -> None:
         while True:
-            write_figures(home, figures_of(progress))
+            write_figures(home, figures_of(progress, began, curve))
             if over.wait(_FIGURES):
                 return
 
@@ -94,4 +92,4 @@ def figures_written(home: Path, progress: Progress) -> Iterator[None]:
     finally:
         over.set()
         thread.join(_FIGURES)
-        write_figures(home, figures_of(progress))
+        write_figures(home, figures_of(progress, began, curve))

@@ -24,12 +24,14 @@ from weft.network.coordinator_metrics import coordinator_metrics
 from weft.network.credentials import Credential
 from weft.network.engine.expected_errors import leave_out_expected_errors
 from weft.network.engine.metrics_writer import MetricsFile, machine_metrics
+from weft.network.engine.process_heart import ProcessHeart
 from weft.network.engine.process_log import LogFollower, event_log_file, start_event_log
 from weft.network.engine.startup_checks import check_port_free, wait_for_coordinator
 from weft.network.event_lines import LogStyle
 from weft.network.kits.engine_settings import HEARTBEAT
 from weft.network.kits.open_kit import Kit
 from weft.network.metrics_text import Metric
+from weft.network.process_pulse import Pulse
 from weft.network.run_figures import read_figures
 from weft.network.secure_session import SecureSite
 from weft.network.serve_settings import ServeSettings, write_serve_settings
@@ -61,16 +63,42 @@ def serve(kit: Kit, settings: ServeSettings) -> NoReturn:
     # Where the processes of runs find them, and the next server.
     write_serve_settings(kit, settings)
 
+    heart = coordinator_heart(kit, Path(settings.metrics) if settings.metrics else None)
+
     def start() -> None:
         log.info("serving %s on %s:%d", kit.federation, kit.host, kit.port)
         if settings.record:
             log.info("the messages of all runs are recorded in %s", kit.runs)
         leave_out_expected_errors()
-        if settings.metrics:
-            MetricsFile(Path(settings.metrics), lambda: _coordinator_metrics(kit)).start()
+        heart.start()
         server_train.main(_arguments(kit, fed_server="fed_server.json"))
 
-    _run(kit, start, _end_jobs, settings.log)
+    def leave() -> None:
+        heart.stop()
+        _end_jobs()
+
+    _run(kit, start, leave, settings.log)
+
+
+def coordinator_heart(kit: Kit, metrics: Path | None) -> ProcessHeart:
+    """What ``weft serve`` tells of itself while it serves."""
+    from weft.network.engine.server_only_jobs import RunScheduler
+
+    def collect() -> list[Metric]:
+        known = coordinator_metrics(RunScheduler.sites(), read_figures(kit.home))
+        return [*machine_metrics(kit), *known]
+
+    def look() -> dict[str, Any]:
+        newest = RunScheduler.newest
+        return {"ready": newest is not None and newest.serving, "sites": RunScheduler.sites()}
+
+    def status(pulse: Pulse) -> str:
+        going = [run for run in read_figures(kit.home) if run.state in ("starting", "running")]
+        runs = "; ".join(f"{run.run} {run.state}{run.waits_text}" for run in going)
+        return f"{pulse.sentence}; {runs or 'no run'}"
+
+    file = None if metrics is None else MetricsFile(metrics, collect)
+    return ProcessHeart(kit, look, RunScheduler.news, status=status, metrics=file)
 
 
 def join(
@@ -91,22 +119,15 @@ def join(
     from nvflare.private.fed.app.client import client_train
 
     from weft.network.engine.client_party import PartyComponent
-    from weft.network.site_metrics import ExposureMetrics, run_metrics
 
     kit.prepare()
     conn_manager.MAX_WAIT = _RECONNECT
     _open_no_local_port()
     PartyComponent.site = SecureSite(site, Credential.of(kit), kit.name, kit.host)
-
-    exposure = ExposureMetrics(kit.home / "ledger", kit.name)
-
-    def collect() -> list[Metric]:
-        known = [*PartyComponent.traffic.metrics(), *run_metrics(site.runs())]
-        return [*machine_metrics(kit), *known, *exposure.metrics()]
+    heart = site_heart(kit, site, metrics)
 
     def start() -> None:
-        if metrics is not None:
-            MetricsFile(metrics, collect).start()
+        heart.start()
         wait_for_coordinator(kit, wait, log.info)
         options = (f"uid={kit.name}", f"heart_beat_interval={HEARTBEAT:g}")
         arguments = _arguments(kit, *options, fed_client="fed_client.json", local_rank=0)
@@ -121,6 +142,7 @@ def join(
             ) from None
 
     def leave() -> None:
+        heart.stop()
         site.close()
         if PartyComponent.client is not None:
             PartyComponent.client.close()
@@ -128,11 +150,27 @@ def join(
     _run(kit, start, leave, style)
 
 
-def _coordinator_metrics(kit: Kit) -> list[Metric]:
-    from weft.network.engine.server_only_jobs import RunScheduler
+def site_heart(kit: Kit, site: Site, metrics: Path | None) -> ProcessHeart:
+    """What ``weft join`` tells of itself while it takes part."""
+    from weft.network.engine.client_party import PartyComponent
+    from weft.network.site_metrics import ExposureMetrics, run_metrics
 
-    known = coordinator_metrics(RunScheduler.connected(), read_figures(kit.home))
-    return [*machine_metrics(kit), *known]
+    traffic = PartyComponent.traffic
+    exposure = ExposureMetrics(kit.home / "ledger", kit.name)
+
+    def collect() -> list[Metric]:
+        known = [*traffic.metrics(), *run_metrics(site.runs())]
+        return [*machine_metrics(kit), *known, *exposure.metrics()]
+
+    def look() -> dict[str, Any]:
+        return {"ready": traffic.ready, "seen": traffic.seen}
+
+    def status(pulse: Pulse) -> str:
+        going = [run.run for run in site.runs() if not run.ended]
+        return f"{pulse.sentence}; {'takes part in ' + ', '.join(going) if going else 'no run'}"
+
+    file = None if metrics is None else MetricsFile(metrics, collect)
+    return ProcessHeart(kit, look, PartyComponent.news, status=status, metrics=file)
 
 
 def _open_no_local_port() -> None:

@@ -10,6 +10,8 @@ runner. The latter two are settled here.
 from __future__ import annotations
 
 import logging
+import time
+from threading import Event
 from types import MethodType
 from typing import Any, ClassVar
 
@@ -31,9 +33,11 @@ from nvflare.private.defs import ClientType
 from weft.network.engine.stored_jobs import submission_of
 from weft.network.engine.write_job import ENDING, FORGETS, ending_file
 from weft.network.kits.open_kit import Kit
+from weft.network.process_pulse import SeenSite
 from weft.network.run_progress import Report
 from weft.network.run_queue import QueueLimits, Submission, next_to_begin, too_many
 from weft.network.serve_settings import read_serve_settings
+from weft.network.versions import VERSION_PROPERTY, told_version
 
 log = logging.getLogger("weft.server")
 
@@ -41,7 +45,7 @@ _SERVER = "server"
 #: Events about the other end of a connection.
 _COMING, _LIVING, _LEAVING = (
     EventType.CLIENT_REGISTER_PROCESSED,
-    EventType.CLIENT_HEARTBEAT_RECEIVED,
+    EventType.CLIENT_HEARTBEAT_PROCESSED,
     EventType.CLIENT_QUIT,
 )
 
@@ -58,23 +62,29 @@ class RunScheduler(DefaultJobScheduler):
         The one that the engine has made in this process.
     limits
         How many runs there may be; those of the kit, from when the server starts.
+    news
+        Set where somebody came or went.
+    serving
+        Whether the server has started.
     """
 
     newest: ClassVar[RunScheduler | None] = None
+    news: ClassVar[Event] = Event()
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.limits = QueueLimits()
         #: Submitters of the runs that this process has begun, by their jobs.
         self._submitters: dict[str, str] = {}
-        #: Parties that were logged as connected.
-        self._there: set[str] = set()
+        self.serving = False
+        #: Parties that were logged as connected, also those that are gone since.
+        self._sites: dict[str, SeenSite] = {}
         RunScheduler.newest = self
 
     @classmethod
-    def connected(cls) -> tuple[str, ...]:
-        """Sites that are connected to this process."""
-        return () if cls.newest is None else tuple(cls.newest._there)
+    def sites(cls) -> dict[str, SeenSite]:
+        """Sites that are or were connected to this process."""
+        return {} if cls.newest is None else dict(cls.newest._sites)
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         if event_type == EventType.SYSTEM_START:
@@ -84,6 +94,8 @@ class RunScheduler(DefaultJobScheduler):
             # What a server that died left behind as running cannot be running now.
             runner.update_abnormal_finished_jobs([], fl_ctx)
             fl_ctx.get_engine().get_cell().core_cell.set_cell_disconnected_cb(self.lost)
+            self.serving = True
+            self.news.set()
         elif event_type in (_COMING, _LIVING, _LEAVING):
             self._see(event_type, fl_ctx)
         elif event_type == EventType.JOB_COMPLETED:
@@ -94,22 +106,40 @@ class RunScheduler(DefaultJobScheduler):
     def lost(self, other: Any) -> None:
         """The engine has lost a connection, of a process that was killed or cut off."""
         who = other.info.fqcn
-        if who in self._there:
-            self._there.discard(who)
+        if self._leave(who):
             log.warning("%s is gone: its connection broke", who)
 
     def _see(self, event_type: str, fl_ctx: FLContext) -> None:
         """Log who is there. Parties that outlive a server only send heartbeats."""
-        who = (fl_ctx.get_peer_context() or fl_ctx).get_identity_name(default="somebody")
+        peer = fl_ctx.get_peer_context() or fl_ctx
+        who = peer.get_identity_name(default="somebody")
         if event_type == _COMING and fl_ctx.get_prop(FLContextKey.CLIENT_TYPE) == ClientType.ADMIN:
             log.info("submitter %s is connected", who)
         elif event_type == _LEAVING:
-            if who in self._there:
-                self._there.remove(who)
+            if self._leave(who):
                 log.info("%s has left", who)
-        elif event_type == _COMING or who not in self._there:
-            self._there.add(who)
+        else:
+            self._meet(who, told_version(peer.get_prop(VERSION_PROPERTY)), event_type == _COMING)
+
+    def _meet(self, who: str, version: str, comes: bool) -> None:
+        """A site is there, new or known."""
+        known, now = self._sites.get(who), time.time()
+        new = comes or known is None or not known.there
+        since = now if new or known is None else known.since
+        version = version or ("" if known is None else known.version)
+        self._sites[who] = SeenSite(since=since, seen=now, version=version)
+        if new:
             log.info("%s is connected", who)
+            self.news.set()
+
+    def _leave(self, who: str) -> bool:
+        """A site is there no longer; whether it was."""
+        known = self._sites.get(who)
+        if known is None or not known.there:
+            return False
+        self._sites[who] = msgspec.structs.replace(known, since=time.time(), there=False)
+        self.news.set()
+        return True
 
     def _read_limits(self, fl_ctx: FLContext) -> None:
         kit = Kit.inspect(fl_ctx.get_engine().get_workspace().get_root_dir())

@@ -35,7 +35,7 @@ SUBMITTER_ROLE = "lead"
 #: Seconds between two signs of life of a site (an option of the process, which starts it).
 HEARTBEAT = 2.0
 #: Seconds after which the coordinator takes a silent site as gone.
-_GONE = 30.0
+GONE = 30.0
 
 _STORAGE = "nvflare.app_common.storages.filesystem_storage.FilesystemStorage"
 
@@ -117,7 +117,7 @@ def _server_resources(kit: Path) -> Settings:
             {
                 "admin_storage": "transfer",
                 "max_num_clients": 1000,
-                "heart_beat_timeout": _GONE,
+                "heart_beat_timeout": GONE,
                 # How soon a job's process notices that its run is over, in seconds.
                 "check_engine_frequency": 0.5,
                 "admin_timeout": 10.0,
