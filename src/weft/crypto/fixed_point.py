@@ -79,7 +79,7 @@ class FixedPoint:
         With ``scale`` values come in another unit, which is part of it.
         """
         out = np.empty(values.shape, np.int64)
-        if not _encode(values, self.scale if scale is None else scale, self.limit, out):
+        if not encode_block(values, self.scale if scale is None else scale, self.limit, out):
             self.refuse()
         return out
 
@@ -107,7 +107,8 @@ def _fits(values: Any, rows: int, scale: float, limit: float) -> bool:
 
 
 @numba.njit(cache=True)
-def _encode(values: Any, scale: float, limit: float, out: Any) -> bool:
+def encode_block(values: Any, scale: float, limit: float, out: Any) -> bool:
+    """out = round(values · scale); False where a value does not fit."""
     if not _fits(values, values.shape[0], scale, limit):
         return False
     for i in range(values.shape[0]):

@@ -52,9 +52,16 @@ class ReplayedHyfdca:
         ]
         self._turns: dict[int, Turn] = {}
         self._pair = _PairUnderWay(seated) if self._safe else None
+        #: The last iteration that is done.
+        self.completed = 0
 
-    def iterate(self, t: int) -> None:
-        """Iteration ``t``, counted from 1."""
+    def advance(self, last: int) -> None:
+        """Iterations up to ``last``, counted from 1."""
+        for t in range(self.completed + 1, last + 1):
+            self._iterate(t)
+            self.completed = t
+
+    def _iterate(self, t: int) -> None:
         self._run.iteration = t
         present = self._seated.present(t)
         if self._pair is not None:
@@ -231,7 +238,7 @@ class ReplayedHyfdca:
         for name, arrays in self._of_parties().items():
             parted(state[name], arrays)
         self._z, self._v, self._alpha = state["total_z"], state["total_v"], state["alpha"]
-        self._seen = state["seen"]
+        self._seen, self.completed = state["seen"], t
         self._changed.restore(state["changed"], t)
         if self._pair is not None:
             self._pair.restore(state)

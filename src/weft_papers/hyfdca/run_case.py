@@ -200,13 +200,13 @@ class _FollowedRun:
         known = curve.iterations
         following = points.after(known[-1] if known else 0)
         try:
-            for t in range(curve.length + 1, points.length + 1):
-                self._replay.iterate(t)
-                curve.length = t
-                if t >= following:
+            while curve.length < points.length:
+                saved = self._case.save_every * (curve.length // self._case.save_every + 1)
+                self._advance(min(following, saved, points.length))
+                if curve.length >= following:
                     self._evaluate()
-                    following = points.after(t)
-                if self._folder is not None and t % self._case.save_every == 0:
+                    following = points.after(curve.length)
+                if self._folder is not None and curve.length == saved:
                     self._save(self._folder)
         except (ConfigError, ProtocolError) as error:
             # Steps of the paper's may be too long for the data here: that is a result.
@@ -215,6 +215,12 @@ class _FollowedRun:
             curve.ended = True
             curve.diverged = f"the weights grew without end after iteration {curve.length}"
         return curve
+
+    def _advance(self, last: int) -> None:
+        try:
+            self._replay.advance(last)
+        finally:
+            self._curve.length = self._replay.completed
 
     def _evaluate(self) -> None:
         w, curve = self._follower.weights(), self._curve
