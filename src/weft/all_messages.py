@@ -9,6 +9,7 @@ import weft.federation.check_messages
 import weft.federation.column_messages
 import weft.federation.describe_messages
 import weft.federation.messages
+import weft.federation.told_column_messages
 import weft.matching.messages
 import weft.solvers.common_messages
 import weft.solvers.hyfdca.messages
@@ -24,6 +25,7 @@ _OWN = (
     weft.federation.column_messages,
     weft.federation.check_messages,
     weft.federation.describe_messages,
+    weft.federation.told_column_messages,
     weft.matching.messages,
     weft.solvers.hyfdca.messages,
     weft.solvers.common_messages,

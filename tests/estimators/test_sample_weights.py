@@ -131,7 +131,7 @@ def test_guards_and_pads_leave_weighed_models_where_they_are() -> None:
     [
         ({"time": np.where(np.arange(N) == 3, 0.0, TIME)}, {"exposure": "time"}, "zero or below"),
         ({"time": np.where(np.arange(N) == 3, -1.0, TIME)}, {"weight": "time"}, "zero or below"),
-        ({}, {"offset": "tyme"}, "party north, north.csv has labels, but no column 'tyme'"),
+        ({}, {"offset": "tyme"}, "party north: north.csv has labels, but no column 'tyme'"),
         ({}, {"offset": "time", "exposure": "time"}, "keep one of them"),
         ({}, {"weight": "weight", "solver": "hyfdca", "penalize_intercept": True}, "lbfgs"),
         ({"overlap": np.full(10, 2.0)}, {"exposure": "time"}, "different labels, or offsets"),

@@ -95,6 +95,8 @@ def _show_runs(runs: list[Run]) -> None:
             kind += f", {run.weights} numbers in its model"
         if run.moments:
             kind += f", {' and '.join(run.moments)} opened, {run.numbers} numbers a column"
+        if run.told:
+            kind += f", {' and '.join(run.told)} of {run.told_samples} samples told"
         table.add_row(
             run.began[:16].replace("T", " "),
             run.federation,

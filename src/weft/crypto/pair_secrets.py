@@ -18,6 +18,8 @@ from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError
 
 _NONCE = 24
+#: What letters are for, unless something else is said: seeds of cohorts.
+SEEDS = "letter of a run"
 
 
 class PairSecrets:
@@ -52,20 +54,21 @@ class PairSecrets:
             self._agreed[peer] = both.derive("weft pair", self._participants.digest + pair)
         return self._agreed[peer]
 
-    def lock(self, peer: int, content: Secret) -> bytes:
-        """Lock something for another party, which then knows who locked it."""
-        return lock(self._lock_key(self._party, peer), content.reveal(), token_bytes(_NONCE))
+    def lock(self, peer: int, content: Secret, purpose: str = SEEDS) -> bytes:
+        """Lock something for another party, which then knows who locked it, and what for."""
+        key = self._lock_key(self._party, peer, purpose)
+        return lock(key, content.reveal(), token_bytes(_NONCE))
 
-    def unlock(self, peer: int, locked: bytes) -> Secret:
+    def unlock(self, peer: int, locked: bytes, purpose: str = SEEDS) -> Secret:
         """Open what another party has locked for this one in this run."""
         try:
-            return unlock(self._lock_key(peer, self._party), locked)
+            return unlock(self._lock_key(peer, self._party, purpose), locked)
         except LetterError:
             raise ProtocolError(
                 f"a letter was not written by party number {peer} to this one, for this run; stop "
                 "this run"
             ) from None
 
-    def _lock_key(self, writer: int, reader: int) -> Secret:
+    def _lock_key(self, writer: int, reader: int, purpose: str) -> Secret:
         peer = reader if writer == self._party else writer
-        return self.shared(peer).derive("weft letter of a run", f"{writer} to {reader}".encode())
+        return self.shared(peer).derive(f"weft {purpose}", f"{writer} to {reader}".encode())

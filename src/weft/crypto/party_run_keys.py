@@ -330,6 +330,14 @@ class Keyring:
             raise ProtocolError(f"party {self._keys.name} was not told who takes part")
         return self._pairs
 
+    def lock(self, peer: int, content: Secret, purpose: str) -> bytes:
+        """A letter to another party of this run, which opens for that purpose alone."""
+        return self._secrets.lock(peer, content, purpose)
+
+    def unlock(self, peer: int, letter: bytes, purpose: str) -> Secret:
+        """What another party wrote to this one in this run, for that purpose."""
+        return self._secrets.unlock(peer, letter, purpose)
+
     def opening_pads(self) -> OpeningPads | None:
         """Pads under what all parties may read in this run; None under cipher plain."""
         if self._pad_key is None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.data.tile import Tile
 from weft.errors import DataError
+
+#: Numbers, one for each sample; None: there is no such column.
+Column: TypeAlias = "NDArray[np.float64] | None"
 
 
 def taken_off(
@@ -29,41 +32,57 @@ def taken_off(
     named = [name for name in (offset, exposure, weight) if name is not None]
     if not named:
         return tile
+    told = tile.labelled
+    columns = beside_values(tile, party, told, offset=offset, exposure=exposure, weight=weight)
+    shift, weights = (None if one is None else np.where(told, one, 0.0) for one in columns)
+    kept = ~np.isin(tile.features.astype(str), named)
+    rest = tile if kept.all() else tile.columns(np.flatnonzero(kept))
+    return replace(rest, offset=shift, weight=weights)
+
+
+def beside_values(
+    tile: Tile,
+    party: str,
+    told: NDArray[np.bool_],
+    *,
+    offset: str | None,
+    exposure: str | None,
+    weight: str | None,
+) -> tuple[Column, Column]:
+    """Offsets and weights of the samples that are told of; those of others may be anything.
+
+    None: the tile has no such column, or tells of nobody.
+    """
     where = f"party {party}, {tile.source or 'its tile'}"
-    shift, times, weights = (_column(tile, name, where) for name in (offset, exposure, weight))
+    shift, times, weights = (
+        _column(tile, name, where, told) for name in (offset, exposure, weight)
+    )
     for name, values in ((exposure, times), (weight, weights)):
-        if values is not None and not (values[tile.labelled] > 0).all():
+        if values is not None and not (values[told] > 0).all():
             raise DataError(
                 f"{where}: column {name!r} has values of zero or below, which no weight and no "
                 "exposure has; correct them, or leave those samples out",
                 told="a party has weights or exposures of zero or below; its log says more",
             )
     if times is not None:
-        shift = np.where(tile.labelled, np.log(np.where(tile.labelled, times, 1.0)), 0.0)
-    kept = ~np.isin(tile.features.astype(str), named)
-    rest = tile if kept.all() else tile.columns(np.flatnonzero(kept))
-    return replace(rest, offset=shift, weight=weights)
+        shift = np.log(np.where(told, times, 1.0))
+    return shift, weights
 
 
-def _column(tile: Tile, name: str | None, where: str) -> NDArray[np.float64] | None:
-    """The numbers of a column, which every tile with labels must have; zero without a label."""
-    if name is None or not tile.labelled.any():
-        return None
+def _column(tile: Tile, name: str | None, where: str, told: NDArray[np.bool_]) -> Column:
     place = np.flatnonzero(tile.features.astype(str) == name)
-    if not len(place):
-        raise DataError(
-            f"{where} has labels, but no column {name!r}; every party with labels must have "
-            "it, and list it where it lists its features",
-            told="a party with labels lacks a column of weights or offsets; its log says more",
-        )
+    if name is None or not told.any() or not len(place):
+        return None
     block: Any = tile.block[:, place]
-    values = np.asarray(block if isinstance(block, np.ndarray) else block.toarray())[:, 0]
-    if np.isnan(values[tile.labelled]).any():
+    values: NDArray[np.float64] = np.asarray(
+        block if isinstance(block, np.ndarray) else block.toarray()
+    )[:, 0]
+    if np.isnan(values[told]).any():
         raise DataError(
             f"{where}: column {name!r} has blank cells where there are labels; fill them in",
             told="a party has blank weights or offsets; its log says more",
         )
-    return np.where(tile.labelled, values, 0.0)
+    return values
 
 
 def label_companions(tile: Tile) -> list[bytes] | None:

@@ -109,6 +109,9 @@ class CheckParty(Party):
         if sealed and told.scales and view.shares_columns:
             yield partial(consent.check_scaling, view)
         yield partial(consent.check, settings, view)
+        if not self._terms.allow_told_columns:
+            self._told.look_at_own(view)
+            yield self._told.insist
         weights = None
         if sealed and not self._terms.allow_exposure:
             weights = known_from_view(view, told.classes)

@@ -31,6 +31,7 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.rare_samples import leave_out_rare, remarks
 from weft.federation.release.model_header import Head
 from weft.federation.release.noised_weights import NoiseSize
+from weft.federation.told_columns import tell_columns
 from weft.guards.terms import Terms
 from weft.matching.coordinator import meet
 from weft.matching.holding_map import HoldingMap
@@ -266,6 +267,8 @@ def coordinate(
     settings, reason = settle(settings, announced.terms, saves=saves, warm=warm)
     holdings = match(channel, preprocessing, settings, announced, run, adder)
     classes, terms = announced.classes, announced.terms
+    if preprocessing.sample_columns.named and terms.allow_told_columns and adder.linked:
+        tell_columns(channel)
     other = in_sums(settings, holdings, classes, terms, saves=saves, warm=warm)
     if other is not None:
         settings, reason = other

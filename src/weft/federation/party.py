@@ -53,6 +53,7 @@ from weft.federation.release.second_moments import SecondMoments
 from weft.federation.release.statistics_party import StatisticsGuard, StatisticsParty
 from weft.federation.resume_fingerprint import insist_on_origin
 from weft.federation.sealed_run_terms import SealedSeat
+from weft.federation.told_columns_party import ToldColumns
 from weft.federation.training_data import TrainingData
 from weft.guards import Terms
 from weft.guards.model_noise import row_bound
@@ -275,6 +276,16 @@ class Party:
             draws=draws,
             later=self._columns.declares,
         )
+        self._told = ToldColumns(
+            name,
+            self._found,
+            sample_columns,
+            self._keyring,
+            lambda: self._matching.confirmed_view,
+            tiles=lambda: self.data.tiles,
+            consents=self._consent.check_told_column,
+            book=self._book_told,
+        )
         # Under a submitter's own, growing terms a column would tell how many values it has.
         least = self._consent.own_terms.min_batch
         self._units = UnitsParty(name, self._found, self._keyring, least)
@@ -302,6 +313,7 @@ class Party:
             **self._columns.answers(),
             **self._matching.answers(),
             **self._units.answers(),
+            **self._told.answers(),
             **self.data.answers(),
             **answers(
                 answer(VIEW, self._take_view),
@@ -407,6 +419,7 @@ class Party:
         self._seat.check_view(view)
         if self._by_site:
             self._check_sites(view)
+        self._told.look_at_own(view)
         reply = self._matching.make_seeds(message, alone=self._consent.alone(view.n_parties))
         if message.units:
             reply.units = self._units.tell(view, self._matching.features)
@@ -516,6 +529,7 @@ class Party:
                 "told of them; stop this run"
             )
         self.data.check_labels(settings.make_loss())
+        self._told.insist()
         if settings.trained_factors != self.data.penalties:
             raise ProtocolError(
                 f"party {self.name} was told other penalty factors than those of the run that is "
@@ -630,6 +644,11 @@ class Party:
         """Book what feature sums with noise tell, before they are sent."""
         if self._account is not None:
             self._account.spend_rho(rho, self._consent.sum_budget)
+
+    def _book_told(self, columns: tuple[str, ...], samples: int) -> None:
+        """Book which columns others are told cell by cell, before they are."""
+        if self._account is not None:
+            self._account.note_told(columns, samples)
 
     def _foresee_numbers(self, kind: NumberKind, told: Told, hessian: bool = False) -> None:
         """Let the ledger object to what a model or second moments tell, before training."""

@@ -19,7 +19,7 @@ ONE_TABLE: tuple[Slip, ...] = get_args(Slip)
 
 
 class SampleColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is said of samples beside their features: columns at parties with labels, and sites.
+    """What is said of samples beside their features: columns that are no features, and sites.
 
     Attributes
     ----------
@@ -49,6 +49,12 @@ class SampleColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def named(self) -> tuple[str, ...]:
         """All columns that are named."""
         return tuple(name for name in self.columns.values() if name is not None)
+
+    def column_of(self, said: Literal["offset", "weight"]) -> str | None:
+        """The column that says it; None: none does."""
+        if said == "weight":
+            return self.weight
+        return self.exposure if self.offset is None else self.offset
 
     @property
     def columns(self) -> dict[str, str | None]:

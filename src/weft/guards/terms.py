@@ -84,6 +84,9 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         ``min_contributors`` others, and of its outcomes by themselves: counts, means and
         distributions over ``min_batch`` samples of its own and more. Second moments and standard
         errors may be of columns that are the same for all samples of a party.
+    allow_told_columns
+        Weights, offsets and exposures that this party holds of samples without their labels may be
+        told, cell by cell, to the parties that have these labels.
     coordinator_sees
         The most that the coordinator may see.
     ciphers
@@ -107,6 +110,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     allow_rare_pairs: bool = False
     allow_site_scores: bool = False
     allow_site_statistics: bool = False
+    allow_told_columns: bool = False
     coordinator_sees: Literal["nothing", "weights", "papers"] = "nothing"
     ciphers: tuple[str, ...] = HIDING_CIPHERS
     matching: Matching = "hmac"
@@ -151,6 +155,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             allow_rare_pairs=self.allow_rare_pairs and other.allow_rare_pairs,
             allow_site_scores=self.allow_site_scores and other.allow_site_scores,
             allow_site_statistics=self.allow_site_statistics and other.allow_site_statistics,
+            allow_told_columns=self.allow_told_columns and other.allow_told_columns,
             coordinator_sees=min(self.coordinator_sees, other.coordinator_sees, key=MODES.index),
             ciphers=tuple(c for c in self.ciphers if c in other.ciphers),
             matching="oprf" if "oprf" in (self.matching, other.matching) else "hmac",
@@ -203,6 +208,7 @@ OPEN = Terms(
     allow_rare_pairs=True,
     allow_site_scores=True,
     allow_site_statistics=True,
+    allow_told_columns=True,
     coordinator_sees="papers",
     ciphers=("plain", *HIDING_CIPHERS),
 )

@@ -138,6 +138,8 @@ class MatchingParty:
         self._confirmation: Confirmation | None = None
         #: What all parties' counts of samples must come to; None under cipher plain.
         self._count: CountCheck | None = None
+        #: Whether what it was told of its cohorts has been confirmed by all their holders.
+        self._confirmed = False
         #: Whether it was asked for tokens.
         self._asked = False
         self._sources = [tile.source or "its tile" for tile in tiles]
@@ -213,6 +215,13 @@ class MatchingParty:
         if self._view is None:
             raise ProtocolError(f"party {self._name} has no view yet; matching comes first")
         return self._view
+
+    @property
+    def confirmed_view(self) -> PartyView:
+        """The same, once all holders of its cohorts have confirmed it."""
+        if not self._confirmed:
+            raise ProtocolError(f"party {self._name} has no keys of this run yet; they come first")
+        return self.view
 
     # ── through key holders ───────────────────────────────────────────────────────────────
 
@@ -404,6 +413,7 @@ class MatchingParty:
         if self._count is not None:
             self._count.insist(self.view.n_samples, message.samples)
         self._keyring.take(message.seeds)
+        self._confirmed = True
         return Nothing()
 
 

@@ -33,6 +33,7 @@ from weft.privacy.agreement.refusals import (
     check_seat,
     check_second_moments,
     check_settings,
+    check_told_column,
     check_total,
 )
 from weft.privacy.agreement.signed_roster import Member, SignedRoster
@@ -324,6 +325,10 @@ class Consent:
         self._each(lambda source: check_scaling(source.terms, view, self.name))
         # One document may allow two parties by a flag, another by its count.
         check_scaling(self.terms, view, self.name)
+
+    def check_told_column(self, column: str) -> None:
+        """Refuse to tell a weight or an offset to parties with labels."""
+        self._each(lambda source: check_told_column(source.terms, self.name, column))
 
     def check_sample_sums(self, view: PartyView) -> None:
         """The same for joint prediction, which sums over samples only."""

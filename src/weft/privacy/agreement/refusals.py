@@ -61,6 +61,16 @@ def _check_moments(terms: Terms, view: PartyView, party: str) -> None:
         )
 
 
+def check_told_column(terms: Terms, party: str, column: str) -> None:
+    """Refuse to tell who has labels what this party holds of their samples."""
+    if not terms.allow_told_columns:
+        _refuse(
+            party,
+            f"to tell the values of column '{column}' to who has the labels of its samples; give "
+            "these parties the column, or agree on allow_told_columns = true",
+        )
+
+
 def _without_bias(view: PartyView) -> Ints:
     columns: Ints = np.arange(len(view.column_cohort))
     kept: Ints = columns[columns != view.bias_slot]

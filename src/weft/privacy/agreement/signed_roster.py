@@ -364,6 +364,11 @@ _TERMS: dict[str, Callable[[Any], str]] = {
         "over min_batch samples",
         "descriptions and second moments tell of no column or outcome of one party alone",
     ),
+    "allow_told_columns": _choice(
+        "weights and offsets of shared samples are told, cell by cell, to who has their labels, "
+        "encrypted, through a coordinator that cannot read them",
+        "no weights or offsets are told: who has the labels of samples has these too",
+    ),
     "coordinator_sees": lambda value: {
         "nothing": "the coordinator sees nothing of the model",
         "weights": "the coordinator may see the model's weights",

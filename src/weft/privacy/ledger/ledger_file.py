@@ -92,6 +92,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     ``rho`` is what its feature sums with noise told. ``moments`` names the matrices over all
     columns that went out with its model, ``numbers`` counts what they told of each column, and
     ``weights`` what a sealed model told of a sample, at most.
+    ``told`` names weights and offsets that label holders were told, of ``told_samples`` samples.
     ``question`` is what a joint prediction showed others.
     """
 
@@ -109,6 +110,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     moments: tuple[str, ...] = ()
     numbers: int = 0
     weights: int = 0
+    told: tuple[str, ...] = ()
+    told_samples: int = 0
     question: Question | None = None
 
     @property

@@ -122,6 +122,7 @@ class Account:
         self._moments: tuple[str, ...] = ()
         self._told: dict[NumberKind, Told] = {}
         self._model_out = self._hessian = False
+        self._columns_told: tuple[tuple[str, ...], int] = ((), 0)
         self._question: Question | None = None
 
     def open(
@@ -304,6 +305,20 @@ class Account:
                     pages.add_numbers("hessians", who, np.ones_like(self._told[kind].by_row))
             self._put(pages, self._run(self._booked, None, who))
         return b""
+
+    def note_told(self, columns: tuple[str, ...], samples: int) -> None:
+        """Write down which columns are told cell by cell, of how many samples, before they are."""
+
+        def write() -> bytes:
+            with self._book.locked():
+                pages = self._open_pages()
+                run = self._run(self._booked, None, self._attendance if self._noted else None)
+                self._put(pages, run)
+            return b""
+
+        self._columns_told = (columns, samples)
+        self._once("told columns", write)
+        self._begun = True
 
     def judge_folds(self, folds: int, judge: Callable[[], None]) -> None:
         """Let folds be judged by classes of this party's alone, in one number of folds only.
@@ -605,6 +620,8 @@ class Account:
             moments=self._moments,
             numbers=self._most_told("moments") if self._moments else 0,
             weights=self._most_told("models") if self._model_out else 0,
+            told=self._columns_told[0],
+            told_samples=self._columns_told[1],
             question=self._question,
         )
 

@@ -28,6 +28,10 @@ _ACTIVITIES: dict[str, dict[str, str]] = {
         "match.view": "Telling each party its groups",
         "match.keys": "Handing out keys of groups",
     },
+    "Telling weights and offsets": {
+        "beside.tell": "Letters to who has the labels",
+        "beside.take": "Handing out these letters",
+    },
     "Leaving out what is rare": {
         "rare.classes": "Finding rare classes",
         "rare.leave": "Leaving rare samples and columns out",

@@ -68,6 +68,7 @@ _TERMS = {
     "allow_rare_pairs": "these may tell of columns of two parties that few samples have in common",
     "allow_site_scores": "counts of held-out scores of a single party may be read",
     "allow_site_statistics": "descriptions and moments may tell of columns of one party alone",
+    "allow_told_columns": "weights and offsets may be told, cell by cell, to who has the labels",
     "coordinator_sees": "the most that the coordinator may see",
     "ciphers": "ciphers that count as hiding a sum",
     "matching": "how ids are matched at least",
