@@ -519,3 +519,20 @@ def test_every_set_of_parameters_is_checked_once_and_those_of_weft_never() -> No
             get_loss("smoothed_hinge", g=g)
     asked = [call.args[0] for call in check.call_args_list]
     assert asked == [Another(), Another(g=2.0), Another(g=3.0)]
+
+
+@every_loss
+def test_tables_are_sums_of_values_at_mixtures(loss):
+    random = np.random.default_rng(2)
+    z, target = random.normal(0, 30, (2, 40, 3))
+    y = labels(loss, random.uniform(-1, 1, z.shape))
+    steps = random.uniform(-1, 2, (4, 2, 3))
+    counted = [None, random.random(z.shape) < 0.5]
+    if loss.smooth:
+        # Samples have weights under smooth losses only.
+        counted.append(random.random(z.shape))
+    for used in counted:
+        found = loss.table(z, target, y, steps, used)
+        often = 1.0 if used is None else used
+        mixed = [(loss.value(a * z + b * target, y) * often).sum(axis=0) for a, b in steps]
+        np.testing.assert_allclose(found, mixed, rtol=1e-12)

@@ -14,7 +14,14 @@ from weft.errors import DataError
 from weft.federation.joint_prediction import predict_scores
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.model import Model
-from weft.matching.id_normalization import loose_ids, normal_features, normal_ids
+from weft.matching import id_normalization
+from weft.matching.id_normalization import (
+    bare_ids,
+    loose_ids,
+    normal_features,
+    normal_ids,
+    own_loose_forms,
+)
 from weft.report.holdings_counts import describe_holdings
 from weft.solvers.settings import Settings
 
@@ -226,3 +233,23 @@ def test_joint_prediction_takes_the_first_way_to_write_an_id():
         ids, scores = predict_scores(model, tiles, matching=matching)
         assert ids.tolist() == ["A", "B"]
         assert scores[:, 0] == pytest.approx([41.0, 32.0])
+
+
+def test_own_loose_forms_are_those_that_dropping_signs_and_zeros_changes():
+    ids = names("a7", "a-7", "007", "a0b", "10", "x 1", "é1", "0", "--", "p00")
+    rows, forms = own_loose_forms(ids)
+    slow = ["a7", "a7", "7", "a0b", "10", "x1", "e1", "0", "--", "p0"]
+    assert loose_ids(ids).tolist() == slow
+    assert rows.tolist() == [1, 2, 5, 6, 9]
+    assert forms.tolist() == [slow[row] for row in rows]
+
+
+def test_of_many_ids_the_same_bare_forms_are_compared_wherever_they_are(monkeypatch):
+    monkeypatch.setattr(id_normalization, "MOST_BARE", 20)
+    # Every form three times, in two writings: more ids than are sorted at first.
+    one = names(*(f"p-{n % 90:04d}" for n in range(270)))
+    other = names(*(f"q{n}" for n in reversed(range(90))))
+    found = [bare_ids([ids]).tolist() for ids in (one, other)]
+    assert len(set(found[0])) == len(found[0]) == 20
+    assert found[0] == found[1]
+    assert bare_ids([names("a1", "b1")]).tolist() == []

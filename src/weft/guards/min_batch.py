@@ -34,6 +34,7 @@ from weft.guards.min_batch_kernels import (
     too_close,
     write,
 )
+from weft.guards.sample_kinds import number_pairs
 
 _T = TypeVar("_T", bound=np.generic)
 
@@ -116,10 +117,9 @@ class _Kinds:
     @classmethod
     def of(cls, kind: Ints, rows: Ints, start: Ints, least: int) -> _Kinds:
         atom = np.repeat(np.arange(len(start) - 1), np.diff(start))
-        _, back = np.unique(np.stack([atom, kind[rows]]), axis=1, return_inverse=True)
-        number: NDArray[np.int32] = back.ravel().astype(np.int32)
+        numbers, sizes = number_pairs(atom, kind[rows])
+        number: NDArray[np.int32] = numbers.astype(np.int32)
         order = np.argsort(number, kind="stable")
-        sizes = np.bincount(number) if len(number) else np.zeros(0, np.int64)
         ends = np.cumsum(sizes)
         taken = [
             order[end - size : end][: 2 * least - 1]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.array_types import Flags, Floats, Ints
+from weft.guards.sample_kinds import number_pairs
 
 
 def in_rare_class(group: Ints, target: Floats, least: int) -> Flags:
@@ -25,8 +26,7 @@ def in_rare_class(group: Ints, target: Floats, least: int) -> Flags:
         The number of every sample's class; NaN where it is not known.
     """
     judged = (group >= 0) & ~np.isnan(target)
-    kinds = np.stack([group[judged], target[judged].astype(np.int64)])
-    _, back, counts = np.unique(kinds, axis=1, return_inverse=True, return_counts=True)
+    kind, counts = number_pairs(group[judged], target[judged].astype(np.int64))
     rare: Flags = np.zeros(len(group), bool)
-    rare[judged] = counts[back.ravel()] < least
+    rare[judged] = (counts < least)[kind]
     return rare

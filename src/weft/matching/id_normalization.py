@@ -32,6 +32,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from weft.array_types import Ints
+from weft.crypto.primitives.keyed_hashes import Strings
 from weft.errors import DataError
 
 Names = NDArray[np.object_]
@@ -74,7 +76,8 @@ def normal_ids(ids: Names) -> Names:
             "  " in folded or " \n" in folded or "\n " in folded or folded != folded.strip(" ")
         )
         if len(lines) == len(items) and not blank:
-            return _names(lines)
+            # The same texts again would take as much memory as many a table.
+            return ids if folded == whole else _names(lines)
     return _names([_normal_id(item) for item in items])
 
 
@@ -125,16 +128,39 @@ def loose_features(normal: Names) -> Names:
 
 def loose_ids(normal: Names) -> Names:
     """Loose forms of normal ids; an id of punctuation only is its own."""
-    items: list[str] = normal.tolist()
+    rows, forms = own_loose_forms(normal)
+    if not len(rows):
+        return normal
+    loose = normal.copy()
+    loose[rows] = forms
+    return loose
+
+
+def own_loose_forms(normal: Names) -> tuple[Ints, Names]:
+    """Which normal ids have a loose form that differs from them, and these forms."""
+    lines = Strings.of_lines(normal.tolist())
+    signs = lines.content
+    # Few ids of most tables have anything to drop; only they are looked at as text.
+    digit = (signs >= ord("0")) & (signs <= ord("9"))
+    dropped = ~(digit | ((signs >= ord("a")) & (signs <= ord("z")))) & (signs != ord("\n"))
+    leading = digit & (signs == ord("0"))
+    leading[1:] &= ~digit[:-1]
+    leading[:-1] &= digit[1:]
+    dropped |= leading
+    lines_with = np.searchsorted(lines.end, np.flatnonzero(dropped))
+    rows: Ints = np.flatnonzero(np.bincount(lines_with, minlength=len(normal)))
+    forms = _loosened(normal[rows].tolist())
+    differs = np.flatnonzero(forms != normal[rows])
+    return rows[differs], forms[differs]
+
+
+def _loosened(items: list[str]) -> Names:
     whole = "\n".join(items)
     if not whole.isascii():
-        whole = "\n".join(_unaccented(item) for item in items)
-        loose = [_ZEROS.sub("", line) for line in whole.split("\n")]
+        loose = [_ZEROS.sub("", _unaccented(item)) for item in items]
     else:
-        loose = _ZEROS.sub("", _PUNCTUATION.sub("", whole)).split("\n")
-    if "" in loose:
-        loose = [one or other for one, other in zip(loose, items, strict=True)]
-    return _names(loose)
+        loose = _ZEROS.sub("", _PUNCTUATION.sub("", whole)).split("\n")[: len(items)]
+    return _names([one or other for one, other in zip(loose, items, strict=True)])
 
 
 def _unaccented(text: str) -> str:
@@ -151,15 +177,16 @@ def common_head(ids: Names) -> str:
 
 
 def without_head(head: str, ids: Names) -> Names:
-    """Loose forms of ids without what they begin with, each once; those of which nothing is left
-    are dropped."""
-    normal = normal_ids(_names([text[len(head) :] for text in ids.tolist()]))
-    left = normal[normal != ""]
-    return np.asarray(pd.unique(loose_ids(left))) if len(left) else left
+    """Loose forms of ids without what they begin with; those of which nothing is left are
+    dropped."""
+    # One pass over all of them: normal ids hold no line breaks.
+    lines = "\n".join(["", *ids.tolist()]).replace("\n" + head, "\n")
+    normal = normal_ids(_names(lines.split("\n")[1:]))
+    return loose_ids(normal[normal != ""])
 
 
 def bare_ids(normal: Sequence[Names]) -> Names:
-    """Bare forms of a party's ids, or none where they begin differently.
+    """Bare forms of a party's ids, each once, or none where they begin differently.
 
     Of many ids those whose hashes are least, `MOST_BARE` of them: the same ones at all parties, so
     that what two have in common among them grows with what they have in common.
@@ -170,9 +197,18 @@ def bare_ids(normal: Sequence[Names]) -> Names:
         return ids[:0]
     bare = without_head(head, ids)
     if len(bare) <= MOST_BARE:
-        return bare
-    order = np.argsort(pd.util.hash_array(bare, categorize=False), kind="stable")
-    return bare[order[:MOST_BARE]]
+        return np.asarray(pd.unique(bare))
+    hashes = pd.util.hash_array(bare, categorize=False)
+    taken = 2 * MOST_BARE
+    while True:
+        # Sorting some is enough, unless most of these are the same form.
+        least = (
+            np.argpartition(hashes, taken)[:taken] if taken < len(bare) else np.arange(len(bare))
+        )
+        found = np.asarray(pd.unique(bare[least[np.argsort(hashes[least], kind="stable")]]))
+        if len(found) >= MOST_BARE or taken >= len(bare):
+            return found[:MOST_BARE]
+        taken *= 2
 
 
 def check_apart(normal: Names, kind: str, where: str) -> None:

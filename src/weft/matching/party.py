@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats, Ints
 from weft.crypto.party_run_keys import Keyring, Keys, Place
+from weft.crypto.primitives.keyed_hashes import Strings
 from weft.crypto.primitives.wide_integers import number_bytes
 from weft.crypto.replay_log import RandomnessLog
 from weft.crypto.secret_bytes import Secret
@@ -26,9 +27,9 @@ from weft.matching.id_normalization import (
     check_apart,
     check_lengths,
     loose_features,
-    loose_ids,
     normal_features,
     normal_ids,
+    own_loose_forms,
 )
 from weft.matching.messages import (
     ASK,
@@ -247,7 +248,8 @@ class MatchingParty:
 
     def _forms(self) -> Names:
         """Every id, every loose form and the bare ones that are compared, once."""
-        forms = [*self.ids, *map(loose_ids, self.ids), bare_ids(self.ids)]
+        loose = (own_loose_forms(ids)[1] for ids in self.ids)
+        forms = [*self.ids, *loose, bare_ids(self.ids)]
         return np.asarray(pd.unique(np.concatenate(forms)))
 
     # ── tokens ────────────────────────────────────────────────────────────────────────────
@@ -445,7 +447,6 @@ class _TileTokens:
         beside: Sequence[bytes] | None,
     ) -> _TileTokens:
         """Tokens under a secret, of ids or of what the key holders made of them."""
-
         exact = _contents(ids, outputs)
         tokens = tokens_of(exact, secret, "rows")
         labelled, labels = np.ones(len(ids), bool), np.zeros(len(ids), np.uint64)
@@ -453,23 +454,26 @@ class _TileTokens:
             labelled = ~np.isnan(target)
             labels = label_tokens(exact, target, labelled, secret, classes, beside)
         order = np.argsort(tokens, kind="stable")
-        loose = loose_ids(ids)[order]
-        differs = np.flatnonzero(loose != ids[order])
+        rows, forms = own_loose_forms(ids)
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        by_place = np.argsort(place[rows])
         return cls(
             order=order,
             rows=tokens[order],
             labelled=labelled[order],
             labels=labels[order],
-            loose=tokens_of(_contents(loose[differs], outputs), secret, "rows"),
-            loose_rows=differs,
+            loose=tokens_of(_contents(forms, outputs), secret, "rows")[by_place],
+            loose_rows=place[rows][by_place],
         )
 
 
-def _contents(names: Names, outputs: Mapping[str, bytes] | None) -> list[bytes]:
+def _contents(names: Names, outputs: Mapping[str, bytes] | None) -> Strings:
     """What tokens of ids are made of: ids, or what the key holders made of them."""
     if outputs is None:
-        return _encoded(names)
-    return [outputs[name] for name in names.tolist()]
+        # Ids in their normal form have no line breaks, nor have loose forms.
+        return Strings.of_lines(names.tolist())
+    return Strings.of(outputs[name] for name in names.tolist())
 
 
 def _encoded(names: Names) -> list[bytes]:

@@ -10,33 +10,31 @@ Two of n different ids share a token with probability about n² / 2^65: 3e-8 for
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from weft.crypto.primitives.keyed_hashes import Strings, Tails, keyed_hashes
 from weft.crypto.secret_bytes import Secret
 from weft.errors import DataError
 
 Tokens = NDArray[np.uint64]
 
 
-def tokens_of(contents: Iterable[bytes], secret: Secret, purpose: str) -> Tokens:
+def tokens_of(contents: Iterable[bytes] | Strings, secret: Secret, purpose: str) -> Tokens:
     """Tokens of byte strings; the same string gives another token for another purpose."""
-    start = blake2b(key=secret.derive("weft tokens", purpose.encode()).reveal(), digest_size=8)
-    # A copy of the keyed state: the key is worked in once, not for every string.
-    digests, copy = [], start.copy
-    for content in contents:
-        state = copy()
-        state.update(content)
-        digests.append(state.digest())
-    return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
+    strings = contents if isinstance(contents, Strings) else Strings.of(contents)
+    return keyed_hashes(_key(secret, purpose), strings)
+
+
+def _key(secret: Secret, purpose: str) -> bytes:
+    return secret.derive("weft tokens", purpose.encode()).reveal()
 
 
 def label_tokens(
-    ids: list[bytes],
+    ids: Strings,
     values: NDArray[np.float64],
     known: NDArray[np.bool_],
     secret: Secret,
@@ -60,13 +58,19 @@ def label_tokens(
     """
     tokens = np.zeros(len(ids), np.uint64)
     places = np.flatnonzero(known)
-    # Adding zero turns −0.0 into 0.0, which is the same label.
-    plain = (values[known] + 0.0).tolist()
-    labels = [b"%r" % y for y in plain] if classes is None else [classes[int(y)] for y in plain]
+    if classes is None:
+        # Adding zero turns −0.0 into 0.0, which is the same label.
+        code, distinct = pd.factorize(values[places] + 0.0)
+        labels = [b"%r" % y for y in distinct.tolist()]
+    else:
+        code, labels = values[places].astype(np.int64), list(classes)
+    code, labels = np.asarray(code, np.int64), [b"\x00" + label for label in labels]
     if beside is not None:
-        labels = [y + b"\x00" + beside[i] for i, y in zip(places.tolist(), labels, strict=True)]
-    pairs = (ids[i] + b"\x00" + y for i, y in zip(places.tolist(), labels, strict=True))
-    tokens[known] = tokens_of(pairs, secret, "labels")
+        pairs = zip(places.tolist(), code.tolist(), strict=True)
+        labels = [labels[y] + b"\x00" + beside[i] for i, y in pairs]
+        code = np.arange(len(places))
+    tails = Tails(Strings.of(labels), code)
+    tokens[places] = keyed_hashes(_key(secret, "labels"), ids.take(places), tails)
     return tokens
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from weft.array_types import Floats, Ints
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.min_batch import SeenBatches
+from weft.guards.sample_kinds import number_pairs
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.party_sample_values import FACTORS, Rows
@@ -142,16 +143,16 @@ def _large_enough(atom: Ints, kind: Ints, least: int) -> Ints:
     """Atoms of samples of whose kind enough are in theirs to change together; −1 for others."""
     if least == 1 or not (atom >= 0).any():
         return np.full_like(atom, -1)
-    _, inverse, count = np.unique(
-        np.stack([atom, kind]), axis=1, return_inverse=True, return_counts=True
-    )
-    return np.where(count[inverse.reshape(-1)] < least, -1, atom)
+    number, count = number_pairs(atom, kind)
+    return np.where((count < least)[number], -1, atom)
 
 
 def _refuse_rare(atom: Ints, kind: Ints, least: int, groups: int) -> None:
     """Refuse groups that cut a class into parts of too few samples, each with a sum of its own."""
-    pairs = np.stack([atom, kind])[:, atom >= 0]
-    if groups > 1 and np.unique(pairs, axis=1, return_counts=True)[1].min(initial=least) < least:
+    if groups == 1:
+        return
+    judged = atom >= 0
+    if number_pairs(atom[judged], kind[judged])[1].min(initial=least) < least:
         raise ConfigError(
             f"groups = {groups} cuts a class into parts of fewer than min_batch = {least} samples; "
             "use fewer groups"
