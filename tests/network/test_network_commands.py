@@ -26,6 +26,7 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.network.current_wait import Wait
 from weft.network.engine import serve_and_join as processes
 from weft.network.engine.admin_session import RunInfo
+from weft.network.engine.engine_internals import open_no_local_port
 from weft.network.join_settings import JoinSettings, exclusive_use, read_settings, write_settings
 from weft.network.kits.open_kit import Kit
 from weft.network.open_site import open_site
@@ -503,7 +504,7 @@ def test_a_site_opens_no_door_for_job_processes(monkeypatch):
     made = []
     assert "create_internal_listener" in inspect.signature(CoreCell.__init__).parameters
     monkeypatch.setattr(CoreCell, "__init__", lambda cell, **options: made.append(options))
-    processes._open_no_local_port()
+    open_no_local_port()
     CoreCell(fqcn="south", create_internal_listener=True)
     assert made == [{"fqcn": "south", "create_internal_listener": False}]
 

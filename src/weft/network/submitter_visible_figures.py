@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from weft.report.json_values import rounded
-from weft.solvers.settings import MOST_FOLDS
+from weft.solvers.evaluation_settings import MOST_FOLDS
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,6 +8,8 @@ import msgspec
 
 from weft.errors import ConfigError
 
+#: Parts that samples can be cut into, each left out once.
+MOST_FOLDS = 20
 #: Levels of all groups together: each has counts of its own in every bucket.
 MOST_LEVELS = 20
 #: More than half would be judged by what the smaller part says.

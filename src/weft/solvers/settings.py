@@ -12,10 +12,8 @@ from weft.guards.model_noise import ModelNoise
 from weft.guards.sum_noise import SumNoise
 from weft.inference.requirements import FAMILY_NAMES, Wanted
 from weft.losses import Loss, get_loss
-from weft.solvers.evaluation_settings import EvaluationSettings
+from weft.solvers.evaluation_settings import MOST_FOLDS, EvaluationSettings
 from weft.solvers.subspace.settings import GO_ON, SubspaceSettings
-
-MOST_FOLDS = 20
 
 #: How a run hides what it is about: in sums, on shares, or on shares wherever that is possible.
 Mode = Literal["sums", "sealed", "auto"]

@@ -8,7 +8,10 @@ of the server, the submitter an admin session. Nothing else of Weft but the kits
 - `client_party`: the component that answers for a site;
 - `coordinator_job`: the controller that runs a task;
 - `write_job`: a run as a job of the engine;
-- `server_only_jobs`: lets the engine start a job that has no client;
+- `server_only_jobs`: the component of the server: which job starts, who is there;
+- `engine_internals`: all that is changed inside the engine, of which it promises nothing
+  (`shared_timer` belongs to it);
+- `process_memory`: keeps long-lived processes from growing;
 - `startup_checks`: checks of port, coordinator and certificate before the engine starts;
 - `serve_and_join`: ``weft serve`` and ``weft join`` in the foreground;
 - `process_log`: their readable log;

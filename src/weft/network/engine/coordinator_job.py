@@ -13,16 +13,17 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.job_def import JobMetaKey
 from nvflare.apis.signal import Signal
 from nvflare.apis.workspace import Workspace
-from nvflare.fuel.f3.mpm import MainProcessMonitor
 
 from weft.errors import ConfigError, WeftError
 from weft.network.coordinator_run import coordinate_run
 from weft.network.credentials import Credential
 from weft.network.discard_run import abandon_run
+from weft.network.engine.engine_internals import end_soon, forget_messages_by_one_thread
 from weft.network.engine.expected_errors import leave_out_expected_errors
 from weft.network.engine.metrics_writer import figures_written
 from weft.network.engine.nvflare_transport import NvflareTransport
 from weft.network.engine.process_log import start_event_log
+from weft.network.engine.process_memory import share_pools
 from weft.network.engine.write_job import FORGETS, OUTCOME, PROGRESS, ending_file, task_file
 from weft.network.installed_job_kinds import job_kind_of, read_task
 from weft.network.kits.open_kit import Kit, packed_json
@@ -36,9 +37,6 @@ from weft.network.transport_interface import Stopped
 from weft.storage.atomic_files import StorageError
 
 log = logging.getLogger("weft.coordinator")
-
-#: Seconds for the engine's last messages of a job.
-_GRACE = 0.3
 
 
 class CoordinatorController(Controller):
@@ -70,7 +68,9 @@ class CoordinatorController(Controller):
         """Nothing is left to do."""
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
-        _end_soon()
+        end_soon()
+        share_pools()
+        forget_messages_by_one_thread()
         engine = fl_ctx.get_engine()
         workspace: Workspace = engine.get_workspace()
         job = fl_ctx.get_job_id()
@@ -161,13 +161,3 @@ def submitter_of(workspace: Workspace, job: str, *, forget: bool) -> str:
     if bool(meta.get(FORGETS)) != forget:
         raise ConfigError("this job is not what it says it is; submit the run with weft submit")
     return str(meta.get(JobMetaKey.SUBMITTER_NAME.value, ""))
-
-
-def _end_soon() -> None:
-    """Shorten the three seconds that a process of the engine idles before it ends."""
-    shut_down = MainProcessMonitor._start_shutdown
-
-    def sooner(_: float, cleanup_grace_time: float) -> None:
-        shut_down(_GRACE, cleanup_grace_time)
-
-    MainProcessMonitor._start_shutdown = sooner

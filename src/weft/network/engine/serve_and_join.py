@@ -13,11 +13,10 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
 from pathlib import Path
 from threading import Thread
 from types import FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from weft.errors import ConfigError, WeftError
 from weft.network.coordinator_metrics import coordinator_metrics
@@ -26,6 +25,11 @@ from weft.network.engine.expected_errors import leave_out_expected_errors
 from weft.network.engine.metrics_writer import MetricsFile, machine_metrics
 from weft.network.engine.process_heart import ProcessHeart
 from weft.network.engine.process_log import LogFollower, event_log_file, start_event_log
+from weft.network.engine.process_memory import (
+    collect_garbage_often,
+    return_large_blocks,
+    share_pools,
+)
 from weft.network.engine.startup_checks import check_port_free, wait_for_coordinator
 from weft.network.event_lines import LogStyle
 from weft.network.kits.engine_settings import HEARTBEAT
@@ -33,15 +37,14 @@ from weft.network.kits.open_kit import Kit
 from weft.network.metrics_text import Metric
 from weft.network.process_pulse import Pulse
 from weft.network.run_figures import read_figures
-from weft.network.secure_session import SecureSite
 from weft.network.serve_settings import ServeSettings, write_serve_settings
-from weft.network.site_endpoint import Site
+
+if TYPE_CHECKING:
+    # A coordinator that waits for runs loads nothing that only a run or a site needs.
+    from weft.network.site_endpoint import Site
 
 log = logging.getLogger("weft.process")
 
-#: Seconds that a client waits at most between two tries to reach a server that went away. The
-#: engine waits up to ten, and has no setting for it.
-_RECONNECT = 2
 #: Seconds to disconnect from the other side.
 _FAREWELL = 3.0
 
@@ -58,7 +61,12 @@ def serve(kit: Kit, settings: ServeSettings) -> NoReturn:
     """Run the coordinator's server until this process is asked to end."""
     from nvflare.private.fed.app.server import server_train
 
+    from weft.network.engine.engine_internals import forget_messages_by_one_thread
+
     check_port_free(kit)
+    share_pools()
+    return_large_blocks()
+    forget_messages_by_one_thread()
     kit.prepare()
     # Where the processes of runs find them, and the next server.
     write_serve_settings(kit, settings)
@@ -70,6 +78,7 @@ def serve(kit: Kit, settings: ServeSettings) -> NoReturn:
         if settings.record:
             log.info("the messages of all runs are recorded in %s", kit.runs)
         leave_out_expected_errors()
+        collect_garbage_often()
         heart.start()
         server_train.main(_arguments(kit, fed_server="fed_server.json"))
 
@@ -115,14 +124,21 @@ def join(
     metrics
         File for metrics.
     """
-    from nvflare.fuel.f3.sfm import conn_manager
     from nvflare.private.fed.app.client import client_train
 
     from weft.network.engine.client_party import PartyComponent
+    from weft.network.engine.engine_internals import (
+        forget_messages_by_one_thread,
+        open_no_local_port,
+        reconnect_soon,
+    )
+    from weft.network.secure_session import SecureSite
 
     kit.prepare()
-    conn_manager.MAX_WAIT = _RECONNECT
-    _open_no_local_port()
+    share_pools()
+    reconnect_soon()
+    open_no_local_port()
+    forget_messages_by_one_thread()
     PartyComponent.site = SecureSite(site, Credential.of(kit), kit.name, kit.host)
     heart = site_heart(kit, site, metrics)
 
@@ -171,23 +187,6 @@ def site_heart(kit: Kit, site: Site, metrics: Path | None) -> ProcessHeart:
 
     file = None if metrics is None else MetricsFile(metrics, collect)
     return ProcessHeart(kit, look, PartyComponent.news, status=status, metrics=file)
-
-
-def _open_no_local_port() -> None:
-    """Keep the engine from opening its port for job processes, of which a site has none.
-
-    The port is on the loopback and unencrypted, so any process of the machine could impersonate
-    another through it.
-    """
-    from nvflare.fuel.f3.cellnet.core_cell import CoreCell
-
-    begin = CoreCell.__init__
-
-    @wraps(begin)
-    def closed(cell: Any, *args: Any, **options: Any) -> None:
-        begin(cell, *args, **{**options, "create_internal_listener": False})
-
-    CoreCell.__init__ = closed
 
 
 def _arguments(kit: Kit, *options: str, **more: Any) -> Namespace:

@@ -1,35 +1,26 @@
-"""Lets the engine start a job that runs on the server alone.
-
-Parties answer from their one long-lived process. A job process on every client, as the engine
-plans for, would end the whole run when one of them dies, and would not come back with a client that
-restarts. Three places of the engine (2.9.0) refuse a job without clients: its check of a job's
-description, which a client that does not exist satisfies (`write_job`); its scheduler; and its job
-runner. The latter two are settled here.
-"""
+"""Weft's component in the engine's server: which jobs start, who comes and goes, how runs ended."""
 
 from __future__ import annotations
 
 import logging
 import time
 from threading import Event
-from types import MethodType
 from typing import Any, ClassVar
 
 import msgspec
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
-from nvflare.apis.job_def import Job, JobMetaKey, RunStatus
+from nvflare.apis.job_def import Job, RunStatus
 from nvflare.apis.job_def_manager_spec import JobDefManagerSpec
-from nvflare.apis.job_scheduler_spec import DispatchInfo
 from nvflare.apis.storage import StorageException
 from nvflare.apis.utils.job_utils import get_event_job_id
-from nvflare.app_common.job_schedulers.job_scheduler import (
-    SCHEDULE_RESULT_OK,
-    DefaultJobScheduler,
-)
 from nvflare.private.defs import ClientType
 
+from weft.network.engine.engine_internals import (
+    ServerOnlyScheduler,
+    start_jobs_without_clients,
+)
 from weft.network.engine.stored_jobs import submission_of
 from weft.network.engine.write_job import ENDING, FORGETS, ending_file
 from weft.network.kits.open_kit import Kit
@@ -41,7 +32,6 @@ from weft.network.versions import VERSION_PROPERTY, told_version
 
 log = logging.getLogger("weft.server")
 
-_SERVER = "server"
 #: Events about the other end of a connection.
 _COMING, _LIVING, _LEAVING = (
     EventType.CLIENT_REGISTER_PROCESSED,
@@ -50,7 +40,7 @@ _COMING, _LIVING, _LEAVING = (
 )
 
 
-class RunScheduler(DefaultJobScheduler):
+class RunScheduler(ServerOnlyScheduler):
     """Schedules jobs for the server alone: whose turn it is, as soon as there is room.
 
     A job that abandons a run does not wait for room. As Weft's only component in the server, it
@@ -89,10 +79,7 @@ class RunScheduler(DefaultJobScheduler):
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         if event_type == EventType.SYSTEM_START:
             self._read_limits(fl_ctx)
-            runner = fl_ctx.get_engine().job_runner
-            runner._start_run = MethodType(_start_run, runner)
-            # What a server that died left behind as running cannot be running now.
-            runner.update_abnormal_finished_jobs([], fl_ctx)
+            start_jobs_without_clients(fl_ctx.get_engine().job_runner, fl_ctx)
             fl_ctx.get_engine().get_cell().core_cell.set_cell_disconnected_cb(self.lost)
             self.serving = True
             self.news.set()
@@ -177,17 +164,6 @@ class RunScheduler(DefaultJobScheduler):
         job_manager.set_status(one.job, RunStatus.FINISHED_CANT_SCHEDULE, fl_ctx)
         log.warning("run %s: is not queued: %s", one.run, why)
 
-    def _exceed_max_jobs(self, fl_ctx: FLContext) -> bool:
-        """Jobs that wait for room are not among the candidates."""
-        return False
-
-    def _try_job(
-        self, job: Job, fl_ctx: FLContext
-    ) -> tuple[int, dict[str, DispatchInfo] | None, str]:
-        app = next(iter(job.deploy_map))
-        only = DispatchInfo(app_name=app, resource_requirements={}, token=None)
-        return SCHEDULE_RESULT_OK, {_SERVER: only}, ""
-
 
 def _note_ending(job: str, fl_ctx: FLContext) -> None:
     """Copy how a job's run ended into the engine's listing."""
@@ -200,12 +176,3 @@ def _note_ending(job: str, fl_ctx: FLContext) -> None:
         # Its process died, or the job was deleted with an abandoned run.
         logging.getLogger(__name__).info("the end of job %s is not noted (%s)", job, error)
     path.unlink(missing_ok=True)
-
-
-def _start_run(runner: Any, job_id: str, job: Job, client_sites: Any, fl_ctx: FLContext) -> None:
-    """In place of the job runner's own, which waits for replies of clients."""
-    job.meta[JobMetaKey.JOB_CLIENTS] = []
-    problem = fl_ctx.get_engine().start_app_on_server(fl_ctx, job=job, job_clients={})
-    if problem:
-        raise RuntimeError(problem)
-    runner._fire_job_lifecycle_event(EventType.JOB_STARTED, job_id, fl_ctx)

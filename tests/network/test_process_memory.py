@@ -1,0 +1,70 @@
+"""What long-lived processes load and keep while nothing happens."""
+
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+
+from weft.network.engine import process_memory
+
+#: Libraries and rooms that only a run, or a site with its tables, needs.
+_OF_RUNS = ("numba", "llvmlite", "pandas", "pyarrow", "scipy", "sklearn", "tenseal", "torch",
+            "weft.data", "weft.federation", "weft.losses", "weft.sums")  # fmt: skip
+#: MB of an idle coordinator that has loaded all this: about 70, where it was 210.
+_MOST = 120
+
+_COORDINATOR = """
+import nvflare, sys
+import weft.cli.network, weft.network.engine.engine_internals
+import weft.network.engine.serve_and_join, weft.network.engine.server_only_jobs
+import nvflare.private.fed.app.server.server_train
+import psutil
+print(psutil.Process().memory_info().rss // 10**6)
+print(*sys.modules)
+"""
+
+
+def test_a_coordinator_that_waits_for_runs_loads_nothing_that_only_runs_need():
+    said = subprocess.run(
+        [sys.executable, "-c", _COORDINATOR], capture_output=True, text=True, check=True
+    ).stdout
+    megabytes, modules = said.splitlines()
+    assert not {*modules.split()} & {*_OF_RUNS}
+    assert int(megabytes) <= _MOST
+
+
+class Circle:
+    """Something that only refers to itself, as the engine leaves behind."""
+
+    def __init__(self):
+        self.itself, self.gone = self, GONE
+
+    def __del__(self):
+        self.gone.set()
+
+
+GONE = threading.Event()
+
+
+def test_garbage_is_collected_however_few_objects_there_are(monkeypatch):
+    monkeypatch.setattr(process_memory, "_COLLECTED_EVERY", 0.01)
+    looks = []
+
+    def wait(seconds):
+        looks.append(seconds)
+        if len(looks) > 1:
+            raise SystemExit
+
+    monkeypatch.setattr(time, "sleep", wait)
+    Circle()
+    with suppress(SystemExit):
+        process_memory._collect()
+    assert GONE.is_set()
+    assert looks == [0.01, 0.01]
+
+
+def test_other_c_libraries_than_glibc_are_no_obstacle(monkeypatch):
+    monkeypatch.setattr(process_memory.ctypes, "CDLL", lambda _: object())
+    process_memory.share_pools()
+    process_memory.return_large_blocks()
