@@ -104,7 +104,9 @@ def test_sealed_breast_cancer_has_the_figures_of_statsmodels(how: str) -> None:
     table = cancer()
     found = sealed(table, "cancer", how, 1e-10, GUARDED if how == "columns" else OPEN, 190)
     assert found.summary is not None, found.why_not
-    assert_same(found.summary, table, FIGURES["cancer"], proved=False, within=5e-4, digits=1e-3)
+    # Of a cell that several hold, each rounds its part.
+    within = 3e-4 if how == "overlapping" else 1e-4
+    assert_same(found.summary, table, FIGURES["cancer"], proved=False, within=within, digits=1e-3)
 
 
 # ── separation, and steps of Newton's, held against linear programs and exact optima ──────────

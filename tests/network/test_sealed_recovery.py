@@ -41,6 +41,7 @@ SETTINGS = Settings(
     lam=1.0,
     gap=3e-2,
     folds=2,
+    class_weight={"1": 2.0},
     patience=30.0,
     second_moments=("hessian", "gram"),
 )

@@ -30,14 +30,19 @@ from weft.solvers.sealed.party import SealedParty
 from weft.solvers.settings import Settings
 
 SETTINGS = Settings(
-    solver="sealed", loss="logistic", lam=1.0, gap=0.1, second_moments=("hessian", "gram")
+    solver="sealed",
+    loss="logistic",
+    lam=1.0,
+    gap=0.1,
+    class_weight={"1": 1.5},
+    second_moments=("hessian", "gram"),
 )
 #: Fields that a liar leaves alone: it gives every letter a new number of its own.
 KEPT = ("round",)
 #: Messages of a run in which all goes well; those of matrices are the last.
-LETTERS = 84
+LETTERS = 75
 MATRICES = ("gram", "bends", "weights", "cells", "hessian")
-DEALS = ("point", "series", "vector", "products", *MATRICES)
+DEALS = ("point", "series", "cut_products", "vector", "products", *MATRICES)
 
 
 def federation():
@@ -111,8 +116,8 @@ class Log:
         shake = scalar_masks.shake_256
 
         def dealt(method, deal):
-            def call(dealer, serial, *told):
-                found = deal(dealer, serial, *told)
+            def call(dealer, serial, *told, **how):
+                found = deal(dealer, serial, *told, **how)
                 log.hidden["dealt", dealer._own, method, serial].add(found.tobytes())
                 return found
 

@@ -67,8 +67,8 @@ def held(block, how):
     return block * mask
 
 
-def optimum(block, labels, lam, loss, free=False, offset=0.0):
-    """The least P by scipy on the pooled table, and P itself.
+def optimum(block, labels, lam, loss, free=False, offset=0.0, counts=1.0, weights=False):
+    """The least P by scipy on the pooled table, and P itself; or the best ``weights``.
 
     A free intercept is one more column of ones, the last, that λ does not hold back.
     """
@@ -80,10 +80,11 @@ def optimum(block, labels, lam, loss, free=False, offset=0.0):
     def value(w):
         z = block @ w + offset
         if loss == "squared":
-            mean, slopes = ((z - labels) ** 2).mean() / 2, z - labels
+            losses, slopes = (z - labels) ** 2 / 2, z - labels
         else:
-            mean, slopes = np.logaddexp(0, -labels * z).mean(), -labels * expit(-labels * z)
-        return mean + held_back @ w**2 / 2, block.T @ slopes / n + held_back * w
+            losses, slopes = np.logaddexp(0, -labels * z), -labels * expit(-labels * z)
+        gradient = block.T @ (counts * slopes) / n + held_back * w
+        return (counts * losses).mean() + held_back @ w**2 / 2, gradient
 
     found = minimize(
         value,
@@ -92,6 +93,8 @@ def optimum(block, labels, lam, loss, free=False, offset=0.0):
         method="L-BFGS-B",
         options={"maxiter": 9000, "ftol": 1e-16, "gtol": 1e-12},
     )
+    if weights:
+        return found.x
     return found.fun, lambda w: value(w)[0]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,10 +14,8 @@ from covering import examples
 from weft.crypto.primitives.seeded_words import seeded_words
 from weft.solvers.sealed.curvature_series import CURVATURES
 from weft.solvers.sealed.digit_widths import (
-    LOSS_TERMS,
     Widths,
     alarm_bits,
-    bend_digits,
     loss_digits,
 )
 from weft.solvers.sealed.masked_sine_kernels import (
@@ -26,9 +26,11 @@ from weft.solvers.sealed.masked_sine_kernels import (
     less_dealt,
     sine_cosine,
 )
+from weft.solvers.sealed.moment_digits import bend_digits
 from weft.solvers.sealed.party_shares import cut_scores, cut_vector, noise
 from weft.solvers.sealed.ring_products import add_products, encoded, transposed_products
-from weft.solvers.sealed.sine_series import SCORE_BITS, SERIES
+from weft.solvers.sealed.sine_series import LOSS_TERMS, SCORE_BITS, SERIES
+from weft.solvers.sealed.weight_digits import Weighing
 from weft.solvers.sealed.wide_ring import (
     gathered,
     inner,
@@ -176,9 +178,15 @@ def test_no_factor_is_too_large_to_be_rounded(series):
             sizes += [series.odd * 2.0 ** widths.public(series)]
             sizes += [np.abs(fast) * 2.0 ** (digits.total - widths.dealt(series))]
             sizes += [2.0 ** widths.dealt(series)]
+        digits = Weighing(1.0).products(series)
+        sizes += [series.odd * 2.0 ** (digits.slope - digits.dealt)]
+        sizes += [np.abs(fast) * 2.0 ** (digits.loss - digits.dealt)]
+        sizes += [np.abs(slow) * 2.0 ** (digits.loss - digits.slow)]
         bends = CURVATURES[SERIES.index(series)]
-        for factors in (bends.factors, bends.slope_factors):
-            sizes += [factors * 2.0 ** bend_digits(rows, bends).public]
+        for factors, weighing in product(
+            (bends.factors, bends.slope_factors), (None, Weighing(1.0))
+        ):
+            sizes += [factors * 2.0 ** bend_digits(bends, weighing).public]
         assert max(np.max(size) for size in sizes) < MOST_ROUNDED
 
 
@@ -186,9 +194,9 @@ def test_curvatures_are_off_by_no_more_than_is_said():
     for series in CURVATURES:
         scores = np.linspace(-series.reach, series.reach, 3001)
         off = np.abs(series.at(scores) - expit(scores) * expit(-scores)).max()
-        assert off <= series.error < 5e-8
+        assert off <= series.error < 3e-10
         off = np.abs(series.slope_at(scores) - (expit(scores) - 0.5)).max()
-        assert off <= series.slope_error < 5e-8
+        assert off <= series.slope_error < 3e-10
 
 
 def test_noise_is_even_in_its_whole_range_and_another_for_every_label():

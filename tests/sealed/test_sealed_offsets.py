@@ -88,17 +88,6 @@ def test_offsets_beyond_every_series_are_refused():
         train(tiles_of(block, labels, 100 * offsets), "logistic")
 
 
-def test_weights_of_samples_are_refused_and_sums_named():
-    block, labels, offsets = data("logistic")
-    tiles = tiles_of(block, labels, np.exp(offsets))
-    how = Preprocessing(intercept=True, weight="o")
-    settings = Settings(lam=0.1, loss="logistic", solver="sealed")
-    with pytest.raises(ConfigError, match="lets all samples weigh the same"):
-        Federation(tiles, how).train(settings)
-    with pytest.raises(ConfigError, match="all samples weigh the same, or train with mode 'sums'"):
-        train(tiles, "logistic", offset=None, class_weight="balanced")
-
-
 def test_penalty_factors_are_those_of_ridge_with_a_penalty_for_each_column():
     block, labels, _ = data("squared")
     factors = np.where(np.arange(COLUMNS) == 1, 0.1, 1.0) * np.where(np.arange(COLUMNS) == 4, 9, 1)

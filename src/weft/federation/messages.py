@@ -247,12 +247,16 @@ class GradientShares(Part):
 
 
 class SecondMomentShares(Part):
-    """A party's shares of XᵀX, and of Xᵀ diag(l''(z)) X and Xᵀ l'(z) for every class."""
+    """A party's shares of XᵀX, and of Xᵀ diag(l''(z)) X and Xᵀ l'(z) for every class.
+
+    ``rest`` is to be added to the Hessian: l''(z) has more digits than one word has room for.
+    """
 
     samples: Annotated[int, numbers("how many samples were trained on")]
     longest_row: Annotated[float, numbers("power of two above every ‖x‖², of all parties")]
     gram: MatrixShares | None = None
     hessian: MatrixShares | None = None
+    rest: MatrixShares | None = None
     gradient: GradientShares | None = None
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from weft.crypto.party_run_keys import Keyring
 from weft.errors import ConfigError, ProtocolError
+from weft.federation.messages import COUNT_CLASSES
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.consent import Consent
 from weft.protocol import Phase
@@ -86,6 +87,17 @@ class SealedSeat:
             self._consent.check_seat(view())
         elif phase.name in _COLUMN_PHASES and view().shares_columns:
             self._consent.check_scaling(view())
+        elif phase.name == COUNT_CLASSES.name:
+            self._check_counts(view())
+
+    def _check_counts(self, view: PartyView) -> None:
+        """Object to telling the coordinator the sizes of one's own classes."""
+        if view.labelled.any() and not self.tells_counts(view):
+            raise ConfigError(
+                f"party {self._consent.name} refuses class_weight = 'balanced', being the only one "
+                "with labels: the coordinator would learn how many samples each class has; leave "
+                "it out, or agree on allow_lone_labels = true"
+            )
 
     def start(self, view: PartyView, *, shares: bool) -> None:
         """Training begins; in sums after all, terms hold as in any run."""

@@ -488,6 +488,7 @@ class TrainingData:
             longest_row=longest_row,
             gram=_matrices(gram),
             hessian=_matrices(shares.hessians),
+            rest=_matrices(shares.rests),
             gradient=_gradients(shares.gradients),
         )
 

@@ -207,11 +207,13 @@ class MomentShare:
 class MomentShares:
     """A party's shares of second moments: XᵀX, and Xᵀ diag(l''(z)) X problem by problem.
 
-    With each of these goes the gradient Xᵀ l'(z) there, or with none of them.
+    With each of these go ``rests``, the same of the digits of l''(z) that follow its leading ones,
+    and the gradient Xᵀ l'(z) there, or with none of them.
     """
 
     gram: MomentShare | None
     hessians: tuple[MomentShare, ...]
+    rests: tuple[MomentShare, ...]
     gradients: tuple[MomentShare, ...]
 
 

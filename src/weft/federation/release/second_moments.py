@@ -125,6 +125,11 @@ def join_moments(
     samples, squared = parts[0].samples, settings.loss == "squared"
     gram, gram_error = _added([part.gram for part in parts], order)
     hessian, hessian_error = _added([part.hessian for part in parts], order)
+    rest, _ = _added([part.rest for part in parts], order)
+    if (rest is None) != (hessian is None):
+        raise malformed("moments", "have a Hessian without all of its digits")
+    if hessian is not None and rest is not None:
+        hessian = hessian + rest
     gradient, gradient_error = _added_vectors([part.gradient for part in parts], order)
     if gradient is not None and hessian is None:
         raise malformed("moments", "have a gradient without a Hessian")

@@ -84,6 +84,7 @@ _ACTIVITIES: dict[str, dict[str, str]] = {
         "sealed.point": "The next point, on shares",
         "sealed.scores": "Scores, on shares",
         "sealed.slopes": "Slopes and losses, on shares",
+        "sealed.weigh": "Cutting weighed slopes, on shares",
         "sums.mend": "Taking off masks of silent parties",
     },
     "Certifying the model": {

@@ -37,8 +37,8 @@ def why_not_sealed(settings: Settings) -> str:
         return "it adds no noise to models or sums"
     if len(settings.lambdas) > MOST_LAMBDAS:
         return f"a run has at most {MOST_LAMBDAS} values of λ, list fewer"
-    if settings.weigh != "samples" or settings.class_weight is not None:
-        return "all samples weigh the same"
+    if settings.weigh != "samples":
+        return "parties do not weigh the same in it"
     if settings.scoring in ("accuracy", "auc") or settings.evaluation != EvaluationSettings():
         return "nobody knows scores of samples left out, only their mean loss, use scoring = 'loss'"
     return ""
@@ -95,6 +95,7 @@ SEALED = Algorithm(
     reads=("patience",),
     losses="smooth",
     free_intercept=True,
+    weighs_samples=True,
     offsets=True,
     everyone=True,
     waits=True,
@@ -105,7 +106,7 @@ SEALED = Algorithm(
     saves=False,
     sample_sums=0,
     guarantee="the optimum, certified",
-    trips="5, and 3 for every point that is tried again",
+    trips="5, and 3 for every point that is tried again; 6 and 4 with weights",
     reference="fixed-operand products as in SecureML; sine series as Boura et al. 2018; ours",
     coordinator_sees=(
         "ciphertexts; noisy losses and inner products of gradients, means of slopes where the "

@@ -12,12 +12,12 @@ from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel
 from weft.solvers.base import Checkpointing, Coordinator, Record, Result, Stage
-from weft.solvers.sealed.coordinator_round_trips import Told
 from weft.solvers.sealed.held_out_losses import HeldOut, starting_losses
 from weft.solvers.sealed.lbfgs_coefficients import Descent, Trial, factors_of
 from weft.solvers.sealed.phase_limit import MOST_GRADIENTS, spare_points
 from weft.solvers.sealed.score_guard import ScoreGuard
 from weft.solvers.sealed.second_moment_round_trips import MomentExchange
+from weft.solvers.sealed.share_scalars import Told
 from weft.solvers.sealed.sine_series import Series
 from weft.solvers.sealed.vector_products import VectorProducts
 from weft.solvers.settings import Settings
@@ -57,7 +57,7 @@ class SealedCoordinator(Coordinator):
         warm: bool = False,
     ) -> Result:
         problems = Problems(classes, settings.folds)
-        exchange = MomentExchange(channel, holdings, settings, adder, problems)
+        exchange = MomentExchange(channel, holdings, settings, adder, problems, weight)
         run = _Run(exchange, holdings, settings, problems, channel, offset, progress)
         return run.train()
 
@@ -80,6 +80,10 @@ class _Run:
         errors = exchange.errors
         #: Of a squared loss, offsets are taken off the labels.
         self._offset = 0.0 if self._squared else offset
+        #: Whether losses at w = 0 differ, so that this point is measured as any other.
+        self._measures_start = not self._squared and (
+            offset > 0 or errors.bounds.weighing is not None
+        )
         self._parties = len(holdings.parties)
         self._guard = ScoreGuard(errors.bounds.rows, self._parties)
         lam, self._layout = settings.lambdas[0], problems
@@ -133,17 +137,17 @@ class _Run:
         rows = exchange.vector(bits)
         self._vectors = len(rows)
         for at, problem in enumerate(self._problems):
-            if self._offset:
+            if self._measures_start:
                 problem.take_aside(rows[:, at], bits)
             else:
                 problem.begin(rows[:, at], bits)
         if self._layout.folds:
             exchange.held()
             self._take_aside(exchange.vector)
-        if self._offset:
-            self._begin_at_offsets()
+        if self._measures_start:
+            self._begin_measured()
 
-    def _begin_at_offsets(self) -> None:
+    def _begin_measured(self) -> None:
         """The gradient at w = 0, where scores are the offsets: of every problem."""
         self._guard.reach(self._offset)
         for problem in self._problems:

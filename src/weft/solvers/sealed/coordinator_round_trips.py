@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from time import perf_counter
 from typing import TypeVar
 
@@ -45,6 +44,7 @@ from weft.solvers.sealed.messages import (
     SLOPES,
     TABLES,
     VECTOR,
+    WEIGH,
     BeginRequest,
     FirstRequest,
     HeldRequest,
@@ -57,11 +57,13 @@ from weft.solvers.sealed.messages import (
     SlopesRequest,
     TablesRequest,
     VectorRequest,
+    WeighRequest,
 )
-from weft.solvers.sealed.share_scalars import add_shares
+from weft.solvers.sealed.share_scalars import Told, add_shares
 from weft.solvers.sealed.sine_series import SERIES
 from weft.solvers.sealed.table_bounds import BOUNDS, table_bounds
 from weft.solvers.sealed.table_positions import shapes_of, whole_table
+from weft.solvers.sealed.weight_digits import Weighing
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
 from weft.sums.scalar_sums import add_scalars
@@ -71,23 +73,6 @@ Asked = TypeVar("Asked", bound=SealedRequest)
 #: Seconds between two questions to a party that does not answer: at first, and at most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _FULL, _WIDE = 64, 128
-
-
-@dataclass(frozen=True)
-class Told:
-    """What slopes come with, per problem; zero where nothing was asked for.
-
-    Attributes
-    ----------
-    losses, held
-        Sums of log 2cosh(z/2) over samples trained on, and left out, in parts of all samples.
-    alarms
-        Sums of eighth powers over all rows.
-    """
-
-    losses: Floats
-    held: Floats
-    alarms: Floats
 
 
 class SealedExchange:
@@ -110,9 +95,10 @@ class SealedExchange:
         settings: Settings,
         adder: Adder,
         problems: Problems,
+        weight: float = 1.0,
     ) -> None:
         self._channel, self._holdings = channel, holdings
-        self._settings, self._adder = settings, adder
+        self._settings, self._adder, self._weight = settings, adder, weight
         self._layout, self._squared = problems, settings.loss == "squared"
         self._left_out = rows_of_folds(int(holdings.rows.sizes.sum()), problems.folds)
         refuse_small(self._left_out.tolist(), holdings.terms.min_batch)
@@ -139,6 +125,11 @@ class SealedExchange:
         """Of the vector of a free intercept, in units of gradients; zero: there is none."""
         free = self._settings.frees_intercept(self._holdings.bias_slot >= 0)
         return intercept_units(self.errors.widths) * self.errors.unit if free else 0.0
+
+    @property
+    def _weighing(self) -> Weighing | None:
+        """What is known of weights of samples; None: all weigh one."""
+        return self.errors.bounds.weighing
 
     # ── asking ────────────────────────────────────────────────────────────────────────────
 
@@ -172,8 +163,8 @@ class SealedExchange:
         """Add what parties sent, word by word, without reading it."""
         total: Words | None = None
         for party, reply in replies.items():
-            words: Words = getattr(reply, field)
-            if total is not None and words.shape != total.shape:
+            words: Words | None = getattr(reply, field)
+            if words is None or (total is not None and words.shape != total.shape):
                 raise ProtocolError(f"party {party} sent a malformed field '{field}'")
             total = words.copy() if total is None else total + words
             self.opened_bytes += words.nbytes
@@ -201,7 +192,7 @@ class SealedExchange:
             raise ProtocolError("a party sent no seed for sealed training; the run stops")
         if not all(0.0 <= total < np.inf for total in totals):
             raise ProtocolError("the parties' bounds do not add up to any of a table; start again")
-        bounds = table_bounds(totals[:BOUNDS], holdings, self._squared)
+        bounds = table_bounds(totals[:BOUNDS], holdings, self._squared, self._weight)
         sizes = FoldSizes.of(
             self._layout,
             self._left_out,
@@ -224,9 +215,15 @@ class SealedExchange:
                 serial=self._serial,
                 slope=widths.slope,
                 cut=widths.cut,
+                weighed=self._weighing is not None,
             ),
         )
         tables = {party: reply.table for party, reply in told.items()}
+        weights: Words | None = None
+        if self._weighing is not None:
+            self._dealer.weights_of_samples(self._serial)
+            self._add(told, "weights")
+            weights = self._total
         del told
 
         def others(party: str) -> Words:
@@ -235,7 +232,10 @@ class SealedExchange:
             )
 
         replies = self._ask(
-            FIRST, lambda p, n: FirstRequest(round=n, serial=self._serial, tables=others(p))
+            FIRST,
+            lambda p, n: FirstRequest(
+                round=n, serial=self._serial, tables=others(p), weights=weights
+            ),
         )
         self._take_slopes(replies)
 
@@ -270,14 +270,7 @@ class SealedExchange:
 
     def slopes(self, level: int, period: int, *, held: bool = False) -> Told:
         """Slopes under masks, of samples that a problem trains on, or of those it leaves out."""
-        widths, serial = self.errors.widths, self._serial + 1
-        sent = self._deal(
-            lambda: (
-                self._dealer.cut_scores(serial, widths)
-                if self._squared
-                else self._dealer.series(serial, SERIES[level], period, widths)
-            )
-        )
+        sent = self._deal(lambda: self._dealt_for_slopes(level, period))
         replies = self._ask(
             SLOPES,
             lambda p, n: SlopesRequest(
@@ -290,25 +283,57 @@ class SealedExchange:
                 dealt=sent(p),
             ),
         )
-        self._take_slopes(replies)
         nothing = np.zeros(len(self._problems))
+        alarms = self._alarms(replies) if period else nothing
+        if self._weighing is not None:
+            replies = self._weigh(replies, level)
+        self._take_slopes(replies)
         if self._squared:
             return Told(nothing, nothing, nothing)
-        losses, left_out = self._losses(replies, level)
-        return Told(losses, left_out, self._alarms(replies) if period else nothing)
+        return Told(*self._losses(replies, level), alarms)
+
+    def _dealt_for_slopes(self, level: int, period: int) -> Words:
+        dealer, serial, widths = self._dealer, self._serial + 1, self.errors.widths
+        if not self._squared:
+            return dealer.series(serial, SERIES[level], period, widths, self._weighing)
+        if self._weighing is not None:
+            return dealer.cut_weighed_scores(serial, self._weighing.score_cut)
+        return dealer.cut_scores(serial, widths)
+
+    def _weigh(self, replies: Mapping[str, SlopesReply], level: int) -> dict[str, SlopesReply]:
+        """Cut slopes and losses that are weighed: one more round trip."""
+        weighing, rows = self._weighing, self.errors.bounds.rows
+        assert weighing is not None
+        series = None if self._squared else SERIES[level]
+        cuts = [weighing.slope_cut(series, self.errors.widths.slope)]
+        if series is not None:
+            cuts.append(weighing.loss_cut(rows, series))
+        self._add(replies, "slopes")
+        sent = self._deal(lambda: self._dealer.cut_products(self._serial + 1, cuts))
+        return self._ask(
+            WEIGH,
+            lambda p, n: WeighRequest(
+                round=n, serial=self._serial, slopes=self._total, dealt=sent(p)
+            ),
+        )
 
     def _losses(self, replies: Mapping[str, SlopesReply], level: int) -> tuple[Floats, Floats]:
         """Over samples trained on, and over those that folds leave out."""
         series, of, problems = SERIES[level], self.errors.bounds, self._problems
-        digits = loss_digits(of.rows, series)
+        weighing = self._weighing
+        digits = loss_digits(of.rows, series).total
+        if weighing is not None:
+            digits = weighing.total(of.rows, series)
         folded = with_fold(self._layout, problems)
         totals = add_shares(replies, "losses", len(problems) + len(folded), _FULL)
-        sums = np.array(totals) * 2.0**-digits.total
+        sums = np.array(totals) * 2.0**-digits
         rows, samples = self.folds.rows[problems], self.folds.samples[problems]
         held = np.zeros(len(problems))
         held[folded] = sums[len(problems) :]
 
         def mean(sums: Floats, rows: Floats, samples: Floats) -> Floats:
+            if weighing is not None:
+                return np.asarray(sums / of.samples)
             # A sample that is in no problem has a score of zero.
             out = (sums + series.level * rows - (rows - samples) * np.log(2.0)) / of.samples
             return np.asarray(out)

@@ -23,7 +23,7 @@ from weft.solvers.sealed.masked_sine_kernels import SINE_ERROR
 from weft.solvers.sealed.sine_series import SCORE_BITS, SERIES
 
 #: Scores that copies are away at least, and the frequency up to which there are terms.
-_APART, _HIGHEST = 18.0, 6.3
+_APART, _HIGHEST = 24.0, 8.2
 _PI = Decimal("3.1415926535897932384626433832795028841971693993751")
 _GRID = 1 << (64 - SCORE_BITS)
 

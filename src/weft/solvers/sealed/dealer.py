@@ -16,7 +16,6 @@ from weft.array_types import Ints
 from weft.crypto.primitives.seeded_words import MARGIN, SeededStream, Words, seeded_words
 from weft.solvers.sealed.curvature_series import CurvatureSeries
 from weft.solvers.sealed.digit_widths import (
-    LOSS_TERMS,
     POINT_BITS,
     WEIGHT_BITS,
     Widths,
@@ -25,9 +24,10 @@ from weft.solvers.sealed.digit_widths import (
 )
 from weft.solvers.sealed.masked_sine_kernels import blocks_of, less_dealt
 from weft.solvers.sealed.ring_products import add_products, transposed_products
-from weft.solvers.sealed.second_moment_kernels import cross_products
-from weft.solvers.sealed.sine_series import SCORE_BITS, Series, alarm_multiples
+from weft.solvers.sealed.second_moment_kernels import CUT_TWICE, cross_products
+from weft.solvers.sealed.sine_series import LOSS_TERMS, SCORE_BITS, Series, alarm_multiples
 from weft.solvers.sealed.table_positions import WholeTable
+from weft.solvers.sealed.weight_digits import TIMES_MASKS, Weighing
 from weft.solvers.sealed.wide_ring import Wide, inner, minus, plus, shifted_down, times, widened
 
 _U63 = np.uint64(63)
@@ -73,7 +73,10 @@ class Dealer:
         self._slopes: Words = np.zeros((0, 0), np.uint64)
         self._problems: Ints = np.zeros(0, np.int64)
         self._rounding: Words = np.zeros((0, 0), np.uint64)
-        self._spread: Words = np.zeros((0, 0), np.uint64)
+        self._spread: Words = np.zeros((0, 0, 0), np.uint64)
+        #: a, the masks of weights of samples, and those of what is weighed.
+        self._weights: Words = np.zeros(0, np.uint64)
+        self._products: Words = np.zeros((0, 0, 0), np.uint64)
 
     def free_intercept(self, problems: Ints) -> None:
         """The vector of a free intercept is public: it has no mask."""
@@ -97,17 +100,24 @@ class Dealer:
             add_products(table, self._point[:, place.columns], place.rows, mask)
         self._scores = mask
 
-    def series(self, serial: int, series: Series, period: int, widths: Widths) -> Words:
+    def series(
+        self, serial: int, series: Series, period: int, widths: Widths, weighing: Weighing | None
+    ) -> Words:
         """Cosines and sines of the scores' masks, and those of an alarm: the share sent."""
         rows = self._table.n_rows
-        slow = series.words[:LOSS_TERMS]
-        waves = [
-            ("wave", series.words, widths.dealt(series)),
-            ("loss", slow, loss_digits(rows, series).dealt),
+        dealt, slow = widths.dealt(series), loss_digits(rows, series).dealt
+        if weighing is not None:
+            digits = weighing.products(series)
+            dealt, slow = digits.dealt, digits.slow
+            self._products = self._mask(f"{serial} weighed", 2, *self._scores.shape)
+        sent = [
+            self._waves(serial, "wave", series.words, dealt, weighing is not None),
+            self._waves(serial, "loss", series.words[:LOSS_TERMS], slow, weighing is not None),
         ]
         if period:
-            waves.append(("alarm", alarm_multiples(period), alarm_bits(rows)[0]))
-        return self._waves(serial, waves)
+            multiples = alarm_multiples(period)
+            sent.append(self._waves(serial, "alarm", multiples, alarm_bits(rows)[0], False))
+        return np.concatenate(sent)
 
     def cut_scores(self, serial: int, widths: Widths) -> Words:
         """For a squared loss: masks of scores with the digits of slopes, and the highest bit."""
@@ -115,6 +125,32 @@ class Dealer:
         top = self._scores >> _U63
         sent = self._sent(f"{serial} low", low), self._sent(f"{serial} top", top)
         return np.concatenate([part.reshape(-1) for part in sent])
+
+    # ── weights of samples ────────────────────────────────────────────────────────────────
+
+    def weights_of_samples(self, serial: int) -> None:
+        """For weights: only masks that follow from seeds."""
+        self._weights = self._mask(f"{serial} weights of samples", self._table.n_rows)
+
+    def cut_weighed_scores(self, serial: int, digits: int) -> Words:
+        """For a squared loss: masks of scores, cut, and times those of weights."""
+        low, top = (self._scores & _LOW63) >> np.uint64(digits), self._scores >> _U63
+        sent = [
+            self._sent(f"{serial} {name}{times}", part * factor)
+            for times, factor in (("", np.uint64(1)), (TIMES_MASKS, self._weights))
+            for name, part in (("low", low), ("top", top))
+        ]
+        self._products = self._mask(f"{serial} weighed", 1, *self._scores.shape)
+        return np.concatenate([part.reshape(-1) for part in sent])
+
+    def cut_products(self, serial: int, cuts: list[int]) -> Words:
+        """Masks of what is weighed, cut by so many digits, and their highest bits."""
+        digits = np.array(cuts, np.uint64)[:, None, None]
+        low, top = (self._products & _LOW63) >> digits, self._products >> _U63
+        sent = self._sent(f"{serial} low", low), self._sent(f"{serial} top", top)
+        return np.concatenate([part.reshape(-1) for part in sent])
+
+    # ── what one gradient takes, from slopes on ───────────────────────────────────────────
 
     def slopes(self, serial: int, problems: Ints) -> None:
         """For slopes: only masks that follow from seeds."""
@@ -154,31 +190,33 @@ class Dealer:
         masks = self._all_cells()
         return self._sent(f"{serial} gram", cross_products(masks, masks))
 
-    def bends(self, serial: int, series: CurvatureSeries, digits: int) -> Words:
+    def bends(self, serial: int, series: CurvatureSeries, digits: int, *, weighed: bool) -> Words:
         """Cosines and sines of the masks of one problem's scores: the share sent."""
         self._slopes = self._mask(f"{serial} bends", 2, self._table.n_rows)
-        return self._waves(serial, [("bend", series.words, digits)])
+        return self._waves(serial, "bend", series.words, digits, weighed)
 
-    def weights(self, serial: int, cuts: tuple[int, int]) -> Words:
-        """The masks of σ' and slopes, cut, and their highest bits: the shares sent."""
-        digits = np.array(cuts, np.uint64)[:, None]
-        low, top = (self._slopes & _LOW63) >> digits, self._slopes >> _U63
+    def weights(self, serial: int, cuts: tuple[int, int, int]) -> Words:
+        """The masks of σ', cut twice, and slopes, and their highest bits: the shares sent."""
+        digits, masks = np.array(cuts, np.uint64)[:, None], self._slopes[list(CUT_TWICE)]
+        low, top = (masks & _LOW63) >> digits, masks >> _U63
         sent = self._sent(f"{serial} low", low), self._sent(f"{serial} top", top)
-        self._slopes = self._mask(f"{serial} weights", 2, self._table.n_rows)
+        self._slopes = self._mask(f"{serial} weights", *low.shape)
         return np.concatenate([part.reshape(-1) for part in sent])
 
     def cells(self, serial: int) -> Words:
-        """The mask of σ' times A, row by row, and Aᵀ times that of slopes: the shares sent."""
+        """The masks of σ' times A, row by row, and Aᵀ times that of slopes: the shares sent."""
         masks = self._all_cells()
-        sent = self._sent(f"{serial} cells", self._slopes[0][:, None] * masks)
-        crossed = transposed_products(masks, self._slopes[1:], np.arange(len(masks)))
+        sent = self._sent(f"{serial} cells", self._slopes[:-1, :, None] * masks)
+        crossed = transposed_products(masks, self._slopes[-1:], np.arange(len(masks)))
         self._spread = self._mask(f"{serial} spread", *sent.shape)
         gradient = self._sent(f"{serial} gradient", crossed)
         return np.concatenate([sent.reshape(-1), gradient.reshape(-1)])
 
     def hessian(self, serial: int) -> Words:
-        """A times the mask of what was opened last: the share sent."""
-        return self._sent(f"{serial} hessian", cross_products(self._all_cells(), self._spread))
+        """A times the masks of what was opened last: the share sent."""
+        masks = self._all_cells()
+        crossed = np.stack([cross_products(masks, spread) for spread in self._spread])
+        return self._sent(f"{serial} hessian", crossed)
 
     def _all_cells(self) -> Words:
         """A as one table: cells that several parties hold have the sum of their masks."""
@@ -189,21 +227,30 @@ class Dealer:
 
     # ── masks and shares ──────────────────────────────────────────────────────────────────
 
-    def _waves(self, serial: int, waves: list[tuple[str, Words, int]]) -> Words:
-        """Cosines and sines of multiples of the scores' masks in so many digits: the share sent."""
-        count = 2 * self._scores.size * sum(len(multiples) for _, multiples, _ in waves)
+    def _waves(self, serial: int, name: str, multiples: Words, digits: int, weighed: bool) -> Words:
+        """Cosines and sines of multiples of the scores' masks in so many digits: the share sent.
+
+        ``weighed``: besides, the same numbers times the masks of weights.
+        """
+        count = 2 * self._scores.size * len(multiples)
+        dither = int(seeded_words(self._own, f"{serial} {name} dither", 1)[0])
+        streams = [SeededStream(seed, f"{serial} {name}") for seed in self._seeds[:-1]]
         sent, at = np.empty(count + MARGIN, np.uint64), 0
-        for name, multiples, digits in waves:
-            streams = [SeededStream(seed, f"{serial} {name}") for seed in self._seeds[:-1]]
-            dither = int(seeded_words(self._own, f"{serial} {name} dither", 1)[0])
-            for masks in self._scores:
-                for part in blocks_of(len(masks)):
-                    some = masks[part]
-                    end = at + 2 * len(multiples) * len(some)
-                    words = _total(streams, sent[at : end + MARGIN])
-                    less_dealt(some, multiples, 2.0**digits, np.uint64(dither), words)
-                    dither, at = (dither + len(some)) % _RING, end
-        return sent[:count]
+        times = np.empty(count if weighed else 0, np.uint64)
+        for masks in self._scores:
+            for part in blocks_of(len(masks)):
+                some = masks[part]
+                end = at + 2 * len(multiples) * len(some)
+                words = _total(streams, sent[at : end + MARGIN])
+                drawn = words.copy() if weighed else words
+                less_dealt(some, multiples, 2.0**digits, np.uint64(dither), words)
+                if weighed:
+                    waves = (words + drawn).reshape(-1, len(some))
+                    times[at:end] = (waves * self._weights[part]).reshape(-1)
+                dither, at = (dither + len(some)) % _RING, end
+        if weighed:
+            times += self._others(f"{serial} {name}{TIMES_MASKS}", count)
+        return np.concatenate([sent[:count], times]) if weighed else sent[:count]
 
     def _mask(self, label: str, *shape: int) -> Words:
         """The sum of what all parties draw."""

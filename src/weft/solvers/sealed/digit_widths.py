@@ -14,8 +14,8 @@ import numpy as np
 
 from weft.array_types import Floats
 from weft.errors import ConfigError
-from weft.solvers.sealed.curvature_series import CurvatureSeries
-from weft.solvers.sealed.sine_series import SCORE_BITS, Series
+from weft.solvers.sealed.sine_series import LOSS_TERMS, SCORE_BITS, Series
+from weft.solvers.sealed.weight_digits import LOSS_NOISE, Weighing
 
 #: Binary digits of cells, and of weights: products of both have those of scores.
 CELL_BITS = 18
@@ -30,23 +30,9 @@ SLACK = 8.0
 _PRODUCT_NOISE = 20
 #: Noise may follow vectors that become shorter, down to so many bits below the largest.
 NOISE_RANGE = 16
-#: Noise in a mean loss.
-_LOSS_NOISE = 1e-7
 #: Chance that a sum of dithered roundings is further off than allowed for.
 CHANCE = 1e-9
 _FEWEST_BITS = 16
-#: Binary digits that curvatures must have at least.
-FEWEST_BENDS = 8
-#: Noise of each party in an entry of a gradient that readers get, by the root of all rows: it
-#: leaves weights uncertain by a millionth of what samples do, and hides what exact sums of whole
-#: numbers would tell.
-_GRADIENT_NOISE = -24
-#: Noise of each party in sums of curvatures, within ±1, four samples' worth: bits beyond slopes'.
-SUM_NOISE = 1
-_TOO_LARGE = (
-    "products of these columns are too large for second moments in 64 bits; scale the columns "
-    "(scaling = 'standard'), or leave second_moments out"
-)
 #: Periods that the alarm may take, as powers of two of what it guards.
 MOST_ALARM_RATIO = 8.0
 #: sin⁸x = 35/128 + Σ_k of these times cos 2kx.
@@ -73,9 +59,11 @@ class TableBounds:
     cell_rounding
         Above ‖X̂ − X‖₂/√N, X̂ the rounded table.
     label_square
-        1/N Σ y² of a squared loss, which has no more than 20 digits; else 1.
+        1/N Σ ω y² of a squared loss, which has no more than 20 digits; else 1.
     column_norm
         Above the norm of every column.
+    weighing
+        What is known of the weights of samples; None: all weigh one.
     """
 
     samples: int
@@ -87,6 +75,11 @@ class TableBounds:
     cell_rounding: float
     label_square: float
     column_norm: float
+    weighing: Weighing | None = None
+
+    @property
+    def most_weight(self) -> float:
+        return 1.0 if self.weighing is None else self.weighing.most
 
 
 @dataclass(frozen=True)
@@ -124,10 +117,11 @@ class Widths:
 
 def choose_widths(bounds: TableBounds, squared: bool, columns: int) -> Widths:
     """Widths with which nothing wraps; a table that 64 bits cannot hold is refused."""
-    largest = bounds.column_sum
+    largest = bounds.most_weight * bounds.column_sum
     if squared:
-        slopes = SLACK * math.sqrt(bounds.samples * bounds.label_square)
-        largest = bounds.column_norm * slopes
+        # Σ ω²s² is no more than the largest weight times Σ ωs².
+        squares = bounds.most_weight * bounds.samples * bounds.label_square
+        largest = bounds.column_norm * SLACK * math.sqrt(squares)
     room = 61 - CELL_BITS - math.ceil(math.log2(max(largest, 1.0) * 1.02 + 1.0))
     slope = min(36, room)
     if slope < _FEWEST_BITS or bounds.row_norm >= MOST_SCORE:
@@ -146,79 +140,6 @@ def intercept_units(widths: Widths) -> int:
     return 1 << (60 - widths.cut)
 
 
-def gram_error(bounds: TableBounds, holders: int) -> float:
-    """How far an entry of XᵀX may be off; tables whose products wrap are refused.
-
-    ``holders`` is the most parties that hold one cell: each rounds its part.
-    """
-    if bounds.column_norm**2 >= 2.0 ** (62 - 2 * CELL_BITS):
-        raise ConfigError(_TOO_LARGE)
-    off = holders * math.sqrt(bounds.rows) * 2.0 ** -(CELL_BITS + 1)
-    return 2 * bounds.column_norm * off + off**2
-
-
-@dataclass(frozen=True)
-class BendDigits:
-    """Binary digits of curvatures before they are cut: their sums do not wrap.
-
-    Attributes
-    ----------
-    total
-        Of a curvature.
-    dealt
-        Of dealt sines and cosines; factors from opened words have the rest.
-    """
-
-    total: int
-    dealt: int
-
-    @property
-    def public(self) -> int:
-        return self.total - self.dealt
-
-    def rounding(self, factors: Floats) -> float:
-        """The variance that dithered rounding gives a sum with these factors."""
-        size = float(factors @ factors)
-        return (size * 4.0**-self.dealt + len(factors) * 4.0**-self.public) / 4
-
-
-def bend_digits(rows: int, series: CurvatureSeries) -> BendDigits:
-    """Of curvatures of so many rows, see `Widths.dealt`."""
-    total = min(50, 61 - math.ceil(math.log2(rows + 1)))
-    apart = math.log2(series.terms / float(series.factors @ series.factors)) / 2
-    return BendDigits(total, round((total - apart) / 2))
-
-
-def bend_width(bounds: TableBounds) -> int:
-    """Binary digits of curvatures with which Xᵀ diag(σ') X does not wrap."""
-    largest = 0.26 * bounds.column_norm**2 + 1.0
-    width = min(30, 61 - 2 * CELL_BITS - math.ceil(math.log2(largest)))
-    if width < FEWEST_BENDS:
-        raise ConfigError(_TOO_LARGE)
-    return width
-
-
-def hessian_error(
-    bounds: TableBounds, series: CurvatureSeries, columns: int, norm: float, holders: int
-) -> float:
-    """How far an entry of Xᵀ diag(σ'(z)) X may be off at released weights of that norm.
-
-    What is cut off counts for every row, and rounding as in slopes; σ' bends by 0.1 at most.
-    """
-    digits, terms = bend_digits(bounds.rows, series), series.terms
-    shaken = math.sqrt(2 * math.log(2 * bounds.rows / CHANCE) * digits.rounding(series.factors))
-    cut = 1.5 * 2.0 ** -bend_width(bounds)
-    # No cell is off by more than half a unit at each holder, and no weight at all.
-    moved = holders * math.sqrt(columns) * 2.0 ** -(CELL_BITS + 1) * norm
-    each = series.error + 2 * terms * 2.0**-digits.total + shaken + cut + 0.1 * moved
-    return each * bounds.column_norm**2 + 0.25 * gram_error(bounds, holders)
-
-
-def gradient_noise(rows: int, widths: Widths) -> int:
-    """Noise of each party in Xᵀα as readers get it is even within ±2^(this − 1) units."""
-    return CELL_BITS + widths.slope + _GRADIENT_NOISE + math.ceil(0.5 * math.log2(rows)) + 1
-
-
 def largest_noise(widths: Widths, columns: int) -> int:
     """Noise bits for vectors as long as any may be; see `product_noise`."""
     return product_noise(widths, columns, 2.0 ** (61 - widths.cut))
@@ -232,10 +153,6 @@ def product_noise(widths: Widths, columns: int, norm: float) -> int:
     """
     size = math.log2(max(norm, 1.0)) + 0.5 * math.log2(columns)
     return _PRODUCT_NOISE + math.ceil(size) + 1
-
-
-#: The slowest terms of a loss are by far the largest: they are dealt apart, in more digits.
-LOSS_TERMS = 2
 
 
 @dataclass(frozen=True)
@@ -260,7 +177,7 @@ class LossDigits:
 def loss_digits(rows: int, series: Series) -> LossDigits:
     """Digits with which a total over all rows does not wrap."""
     total = min(48, 61 - math.ceil(math.log2(rows * float(np.abs(series.even).sum()))))
-    noise = max(1, math.ceil(math.log2(_LOSS_NOISE * rows * 2.0**total)))
+    noise = max(1, math.ceil(math.log2(LOSS_NOISE * rows * 2.0**total)))
     return LossDigits(total, total // 2, noise)
 
 
@@ -289,11 +206,6 @@ def alarm_error(rows: int, reach: float, period: float, parties: int) -> float:
     rounding = math.sqrt(2 * math.log(1 / CHANCE) * rows * variance)
     both = 8 * rows * 2.0 ** -(dealt + public)
     return rounding + both + noise * 2.0 ** -(dealt + public)
-
-
-def slope_size(value: float) -> float:
-    """Above √(1/N Σα²) where the mean of logistic losses is ``value`` at most."""
-    return math.sqrt(min(1.0, max(value, 0.0)))
 
 
 @dataclass(frozen=True)
@@ -337,30 +249,39 @@ class Errors:
         norm
             ‖w‖ of the point.
         """
+        off = self.gradient(*self._slopes(series), slope_norm, norm)
+        weighing = self.bounds.weighing
+        if weighing is None:
+            return off
+        return off + weighing.rounding * slope_norm * self.bounds.spread
+
+    def _slopes(self, series: Series | None) -> tuple[float, float, float]:
+        """How far a slope may be off, its variance by rounding, and how it bends."""
         widths = self.widths
+        if self.bounds.weighing is not None:
+            return self.bounds.weighing.slopes(series, widths.slope)
         if series is None:
             # Cut off from z, and rounded from y.
-            return self._vector(1.5 * 2.0**-widths.slope, 0.0, 1.0, slope_norm, norm)
+            return 1.5 * 2.0**-widths.slope, 0.0, 1.0
         slope = series.slope_error + 2 * series.terms * 2.0**-widths.slope
         dealt = float(series.odd @ series.odd) * 4.0 ** -widths.dealt(series)
         variance = (dealt + series.terms * 4.0 ** -widths.public(series)) / 4
-        return self._vector(slope, variance, 0.25, slope_norm, norm)
+        return slope, variance, 0.25
 
-    def fine_vector(self, series: CurvatureSeries, norm: float) -> float:
-        """The same of the gradient that readers get, from the finer series, at released weights.
+    def slope_size(self, value: float) -> float:
+        """Above √(1/N Σα²) where the mean of losses is ``value`` at most.
 
-        Its slopes are cut as those of a squared loss, and have noise.
+        Of a logistic loss slopes are at most one, and their squares at most the loss: |l'| =
+        1 − exp(−l). With weights, Σ ω²l'² is no more than the largest of them times Σ ωl.
         """
-        digits, rows = bend_digits(self.bounds.rows, series), self.bounds.rows
-        slope = series.slope_error + 2 * series.terms * 2.0**-digits.total
-        slope += 1.5 * 2.0**-self.widths.slope
-        variance = digits.rounding(series.slope_factors)
-        noise = self.parties * 2.0 ** (gradient_noise(rows, self.widths) - 1)
-        noise *= math.sqrt(self.columns) * 2.0 ** -(CELL_BITS + self.widths.slope)
-        told = noise / self.bounds.samples
-        return told + self._vector(slope, variance, 0.25, 1.0, norm)
+        most = self.bounds.most_weight
+        return math.sqrt(min(most**2, most * max(value, 0.0)))
 
-    def _vector(
+    def residual_size(self, value: float) -> float:
+        """The same of a squared loss."""
+        return math.sqrt(2 * self.bounds.most_weight * max(value, 0.0))
+
+    def gradient(
         self, slope: float, variance: float, smooth: float, slope_norm: float, norm: float
     ) -> float:
         """From how far a slope may be off, its variance by rounding, and how it bends."""
@@ -379,20 +300,27 @@ class Errors:
     def loss(self, series: Series | None, norm: float, value: float) -> float:
         """Of the mean loss at a point, which is ``value``, without what products add to it.
 
-        Slopes are at most one, and their squares at most the loss: |l'| = 1 − exp(−l).
+        Rounding of weights moves every loss by a share of itself.
         """
-        of = self.bounds
+        of, weighing = self.bounds, self.bounds.weighing
+        rounded = 0.0 if weighing is None else 1.01 * weighing.rounding * max(value, 0.0)
         if series is None:
             # P is told by products alone, but for that at w = 0.
-            return 2.0**-20 * of.label_square
-        told = series.loss_error * of.rows / of.samples + self.loss_noise(series)
+            told = 2.0**-20 * of.label_square + rounded
+            # Slopes of weighed scores are cut besides.
+            return told if weighing is None else told + self._slopes(None)[0] * of.spread * norm
+        most, size = of.most_weight, 1.0 if weighing is None else weighing.size
+        told = size * series.loss_error * of.rows / of.samples + self.loss_noise(series) + rounded
         # ŵ and X̂ are off by little; on the way to w and X the loss is below that of either end.
         moved = of.spread * self.weights + of.cell_rounding * norm
-        return told + moved * slope_size(value + told + moved)
+        return told + moved * self.slope_size(value + told + most * moved)
 
     def loss_noise(self, series: Series) -> float:
         """Of a mean loss, what differs from point to point: dithered rounding, and noise."""
         of, dealt = self.bounds, self.widths.dealt(series)
+        tail = 0.5 * math.log(1 / CHANCE)
+        if of.weighing is not None:
+            return of.weighing.loss_noise(of.rows, series, self.parties, tail) / of.samples
         digits = loss_digits(of.rows, series)
         slow, fast = series.even[:LOSS_TERMS], series.even[LOSS_TERMS:]
         variance = float(fast @ fast) * 4.0**-dealt
@@ -400,6 +328,5 @@ class Errors:
         variance += float(slow @ slow) * 4.0**-digits.dealt
         variance += LOSS_TERMS * 4.0 ** (digits.dealt - digits.total)
         noise = self.parties * 2.0 ** (digits.noise - 1)
-        tail = 0.5 * math.log(1 / CHANCE)
         whole = (2 * series.terms * of.rows + noise) * 2.0**-digits.total
         return (math.sqrt(tail * variance * of.rows) + whole) / of.samples

@@ -24,7 +24,6 @@ from weft.solvers.sealed.digit_widths import (
     SLACK,
     largest_noise,
     product_noise,
-    slope_size,
 )
 from weft.solvers.sealed.sine_series import Series
 
@@ -140,7 +139,8 @@ class Descent(CertifiedPoints):
     @property
     def _steepest(self) -> float:
         """Above every curvature of R."""
-        return (1.0 if self.squared else 0.25) * self.errors.bounds.mean_square
+        bounds = self.errors.bounds
+        return (1.0 if self.squared else 0.25) * bounds.most_weight * bounds.mean_square
 
     def propose(self, target: float) -> Trial:
         """The full step, or as much of it as nothing can wrap with; ``target``: the gap wanted."""
@@ -238,10 +238,11 @@ class Descent(CertifiedPoints):
         self._longest = most
 
     def _slopes(self, moved: float) -> float:
-        """Above √(mean α²) after such a step."""
+        """Above √(mean ωs²) after such a step, s the slopes of a squared loss."""
         if not self.squared:
             return 1.0
-        return self._slope_size + self.errors.bounds.spread * moved
+        bounds = self.errors.bounds
+        return self._slope_size + math.sqrt(bounds.most_weight) * bounds.spread * moved
 
     @property
     def _slope_size(self) -> float:
@@ -294,7 +295,7 @@ class Descent(CertifiedPoints):
         """The first vector is there: b_0 at w = 0, where all scores are zero."""
         self._take(row, bits)
         start = self.start
-        size = math.sqrt(self.errors.bounds.label_square)
+        size = self.errors.residual_size(0.5 * self.errors.bounds.label_square)
         delta = self.errors.vector(None, size, 0.0)
         error = self.errors.loss(None, 0.0, start) if self.squared else 0.0
         self._point = np.zeros(1)
@@ -317,11 +318,11 @@ class Descent(CertifiedPoints):
             value = self.start + half
             error = self._value_error(trial.point, trial.norm, series, value)
             error += 0.5 * self.products.dot_error(trial.point, both)
-            size = math.sqrt(2 * max(value + error, 0.0))
+            size = self.errors.residual_size(value + error)
         else:
             value = self._tilted(loss, trial.point)
             error = self._value_error(trial.point, trial.norm, series, value)
-            size = slope_size(value + error)
+            size = self.errors.slope_size(value + error)
         delta = self.errors.vector(series, size, trial.norm)
         self._cuts.append(Cut(value, error, trial.point, trial.norm, delta))
         step = self.products.padded(trial.point) - self.products.padded(self._point)

@@ -67,19 +67,26 @@ class TablesRequest(SealedRequest, kw_only=True):
 
     slope: Annotated[int, _WIDTH]
     cut: Annotated[int, _WIDTH]
+    weighed: Annotated[bool, record("whether samples have weights", alike=True)]
 
 
 class TablesReply(Message):
     table: Annotated[Words, masked("its cells less their masks", "words")]
+    weights: Annotated[
+        Words | None, masked("weights of samples it counts less its masks", "words")
+    ] = None
 
 
 class FirstRequest(SealedRequest, kw_only=True):
     """Brings the tables of all parties; asks for slopes at w = 0."""
 
     tables: Annotated[Words, masked("cells of all parties less their masks", "words")]
+    weights: Annotated[Words | None, masked("weights of samples less masks", "words")] = None
 
 
 class SlopesReply(Message):
+    """Slopes times weights, and losses times weights with them, are told under masks to be cut."""
+
     slopes: Annotated[Words, masked("its shares of slopes less its masks", "words")]
     losses: Annotated[bytes | None, scalars("its shares of losses, with noise")] = None
     alarms: Annotated[bytes | None, scalars("its shares of eighth powers, with noise")] = None
@@ -151,6 +158,13 @@ class SlopesRequest(SealedRequest, kw_only=True):
     dealt: Annotated[Words | None, dealt("share of sines and cosines of masks", "words")] = None
 
 
+class WeighRequest(SealedRequest, kw_only=True):
+    """Brings slopes and losses times weights under masks; asks for slopes, cut, and losses."""
+
+    slopes: Annotated[Words, masked("weighed slopes and losses, and masks", "words")]
+    dealt: Annotated[Words | None, dealt("shares of masks, cut", "words")] = None
+
+
 class GramRequest(SealedRequest, kw_only=True):
     """Asks for shares of XᵀX, which parties keep for who gets the model."""
 
@@ -176,40 +190,40 @@ class BendsRequest(SealedRequest, kw_only=True):
 
 class BendsReply(Message):
     bends: Annotated[Words, masked("its shares of σ'(z), of σ(z) − ½, and its masks", "words")]
-    sums: Annotated[Words, totals("its shares of Σσ'(z) over groups of rows, and noise", "words")]
 
 
 class WeightsRequest(SealedRequest, kw_only=True):
-    """Brings σ'(z) and slopes under masks; asks for both once they are cut, under others.
-
-    Where it adds up to too little over some rows, parties keep the Hessian back.
-    """
+    """Brings σ'(z) and slopes under masks; asks for both once they are cut, under others."""
 
     bends: Annotated[Words, masked("σ'(z), σ(z) − ½, and masks", "words")]
-    sums: Annotated[Words, totals("Σσ'(z) over groups of rows, and noise", "words")]
     dealt: Annotated[Words | None, dealt("shares of masks, cut", "words")] = None
 
 
 class WeightsReply(Message):
-    """Without weights where the party keeps the Hessian back, which is no reason to stop."""
+    """σ'(z) comes as its leading digits, and those that follow."""
 
-    weights: Annotated[
-        Words | None, masked("its shares of σ'(z) and slopes less its masks", "words")
-    ] = None
+    weights: Annotated[Words, masked("its shares of σ'(z) and slopes less its masks", "words")]
+    sums: Annotated[Words, totals("its shares of Σσ'(z) over groups of rows, and noise", "words")]
 
 
 class CellsRequest(SealedRequest, kw_only=True):
     """Brings σ'(z) and slopes less masks; asks for σ'(z) times cells, under masks.
 
-    Shares of the gradient need nothing else: parties keep them for who gets the model.
+    Where σ'(z) adds up to too little over some rows, parties keep the Hessian back. Shares of the
+    gradient need nothing else: parties keep them for who gets the model.
     """
 
     weights: Annotated[Words, masked("σ'(z) and slopes less masks", "words")]
+    sums: Annotated[Words, totals("Σσ'(z) over groups of rows, and noise", "words")]
     dealt: Annotated[Words | None, dealt("share of products of masks", "words")] = None
 
 
 class CellsReply(Message):
-    cells: Annotated[Words, masked("its shares of σ'(z) times cells less its masks", "words")]
+    """Without cells where the party keeps the Hessian back, which is no reason to stop."""
+
+    cells: Annotated[
+        Words | None, masked("its shares of σ'(z) times cells less its masks", "words")
+    ] = None
 
 
 class HessianRequest(SealedRequest, kw_only=True):
@@ -237,6 +251,7 @@ PRODUCTS = Phase("sealed.products", ProductsRequest, ProductsReply)
 POINT = Phase("sealed.point", PointRequest, PointReply)
 SCORES = Phase("sealed.scores", ScoresRequest, ScoresReply)
 SLOPES = Phase("sealed.slopes", SlopesRequest, SlopesReply)
+WEIGH = Phase("sealed.weigh", WeighRequest, SlopesReply)
 KEEP = Phase("sealed.keep", KeepRequest, Nothing)
 KEPT_POINT = Phase("sealed.kept_point", KeptPointRequest, PointReply)
 GRAM = Phase("sealed.gram", GramRequest, Nothing)

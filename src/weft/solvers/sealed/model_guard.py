@@ -12,9 +12,11 @@ import math
 
 import numpy as np
 
+from weft.array_types import Floats
 from weft.errors import ConfigError
 from weft.matching.party_view import PartyView
 from weft.solvers.sealed.reader_groups import (
+    ROWS_PER_NUMBER,
     Told,
     columns_within,
     held_by_others,
@@ -27,6 +29,10 @@ _WIDE = (
     "refuses a sealed model with so many columns of others for so few of the samples that they are "
     "about, which would tell its cells and labels; use fewer columns, bring more samples, or agree "
     "on allow_exposure = true"
+)
+_UNEVEN = (
+    "refuses weights of which so few samples have nearly all that a sealed model would tell their "
+    "rows; make weights more even, bring more samples, or agree on allow_exposure = true"
 )
 
 
@@ -80,3 +86,23 @@ def refuse_wide(told: Told) -> None:
     """Refuse a model that tells a group nearly as many numbers as it shares rows."""
     if told.too_many() is not None:
         raise ConfigError(_WIDE)
+
+
+def refuse_uneven(told: Told, weights: Floats, least: int, *, wide: bool) -> None:
+    """Refuse weights that make a model of few samples out of one of many.
+
+    (Σω)²/Σω² is how many samples of equal weight would come to the same. Rules that count rows hold
+    for that number: ``least`` of them, and as many as `refuse_wide` asks for unless ``wide``.
+
+    Parameters
+    ----------
+    weights
+        By local row.
+    """
+    everything = np.arange(len(weights)), 0
+    for rows, numbers in [everything, *told.groups]:
+        mine = weights[rows]
+        alike = float(mine.sum()) ** 2 / max(float((mine**2).sum()), 1e-300)
+        asked = 0 if wide else ROWS_PER_NUMBER * numbers
+        if alike < max(min(least, len(rows)), asked) * (1 - 1e-9):
+            raise ConfigError(_UNEVEN)

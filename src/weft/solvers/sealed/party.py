@@ -38,6 +38,7 @@ from weft.solvers.sealed.messages import (
     SLOPES,
     TABLES,
     VECTOR,
+    WEIGH,
     BeginReply,
     BeginRequest,
     FirstRequest,
@@ -50,7 +51,6 @@ from weft.solvers.sealed.messages import (
     ScoresReply,
     ScoresRequest,
     SlopesReply,
-    SlopesRequest,
     TablesReply,
     TablesRequest,
     VectorReply,
@@ -61,13 +61,12 @@ from weft.solvers.sealed.party_shares import (
     SharedVector,
     combined,
     constant_vector,
-    cut_scores,
     cut_vector,
     noise,
     product_share,
     stacked,
 )
-from weft.solvers.sealed.party_slopes import SlopeShares
+from weft.solvers.sealed.party_weighed_slopes import WeighedShares
 from weft.solvers.sealed.phase_limit import PhaseLimit
 from weft.solvers.sealed.ring_products import (
     add_products,
@@ -77,7 +76,7 @@ from weft.solvers.sealed.ring_products import (
     transposed_products,
 )
 from weft.solvers.sealed.share_scalars import pack_shares
-from weft.solvers.sealed.sine_series import SCORE_BITS, SERIES
+from weft.solvers.sealed.sine_series import SCORE_BITS
 from weft.solvers.sealed.table_bounds import own_bounds
 from weft.solvers.sealed.table_positions import Place, WholeTable, whole_table
 from weft.solvers.sealed.wide_ring import gathered, numbers_of, plus, shifted_down, spread
@@ -94,7 +93,7 @@ _LONE_LABELS = (
 _NOTHING: tuple[Ints, Words] = (np.zeros(0, np.int64), np.zeros((0, 0), np.uint64))
 
 
-class SealedParty(SlopeShares):
+class SealedParty(WeighedShares):
     """Answers the phases of sealed training."""
 
     def __init__(self, context: PartyContext, settings: Settings) -> None:
@@ -104,7 +103,6 @@ class SealedParty(SlopeShares):
         self._masked: list[Words] = []
         self._tables_label = ""
         self._limit = PhaseLimit.of(settings, self._all_problems.width, offset=context.offset > 0)
-        self._slope_serial = 0
         self._vectors: list[SharedVector] = []
         self._free = not settings.penalize_intercept
         self._constant = -1
@@ -124,6 +122,7 @@ class SealedParty(SlopeShares):
             self._once(POINT, self._mask_point),
             self._once(SCORES, self._scores),
             self._once(SLOPES, self._slopes),
+            self._once(WEIGH, self._weigh),
             self._once(KEEP, self._keep),
         )
 
@@ -149,8 +148,11 @@ class SealedParty(SlopeShares):
         labels = self._labels
         self._check_table(table, block)
         moved = round_cells(block, CELL_BITS)
+        if self._squared:
+            labels = labels * np.sqrt(self._counted_weights)[:, None]
         responses = labels if self._squared else None
         bounds = own_bounds(block, moved, self._context.table.squares, responses)
+        bounds += self._told_of_weights()
         counted = self._own_rows
         if self._squared or self._context.tells_counts or not view.labelled.any():
             bounds += folds.totals(counted, labels, view.min_batch, squared=self._squared)
@@ -185,6 +187,7 @@ class SealedParty(SlopeShares):
         told = told_by_model(table, self._party, classes, labelled=labelled)
         if not context.wide_models:
             refuse_wide(told)
+        self._check_weights(told)
         context.foresee_models(told)
 
     def _mask_table(self, message: TablesRequest) -> TablesReply:
@@ -196,7 +199,10 @@ class SealedParty(SlopeShares):
         self._cells = mask_cells(block, CELL_BITS, masked)
         self._masked = [masked]
         self._tables_label = self._label()
-        return TablesReply(table=self._pads.put_on(masked, self._tables_label))
+        table = self._pads.put_on(masked, self._tables_label)
+        if message.weighed and not self._squared:
+            self._limit.start_apart()
+        return TablesReply(table=table, weights=self._mask_weights(message.weighed))
 
     def _first_slopes(self, message: FirstRequest) -> SlopesReply:
         """Take all masked tables; the slopes at w = 0 follow from labels."""
@@ -215,6 +221,7 @@ class SealedParty(SlopeShares):
         if at != len(message.tables):
             raise malformed("tables", "are not those of all other parties")
         self._masked = tables
+        self._take_weights(message.weights)
         self._add_constant()
         self._point = np.zeros((len(self._problems), self._whole.n_columns), np.uint64)
         return SlopesReply(slopes=self._hide_slopes(self._no_slopes(), held=False))
@@ -276,42 +283,6 @@ class SealedParty(SlopeShares):
     def _opened_point(self, total: Words) -> Words:
         """w + ρ in units of weights."""
         return shifted_down(gathered(self._open(total)), POINT_BITS - WEIGHT_BITS)
-
-    def _slopes(self, message: SlopesRequest) -> SlopesReply:
-        opened = self._open(message.scores)
-        dealt = self._dealt(message.dealt)
-        if self._squared:
-            digits = SCORE_BITS - self._widths.slope
-            shares = (
-                dealt.take(f"{self._serial} low", *opened.shape),
-                dealt.take(f"{self._serial} top", *opened.shape),
-            )
-            dealt.end()
-            slopes = cut_scores(opened, shares, digits, self._first)
-            return SlopesReply(slopes=self._hide_slopes(slopes, held=message.held))
-        if not 0 <= message.series < len(SERIES):
-            raise malformed("series", "is not known")
-        series = SERIES[message.series]
-        slopes, losses = self._waves(opened, series, dealt)
-        reply = SlopesReply(slopes=np.zeros(0, np.uint64), losses=losses)
-        if message.period:
-            reply.alarms = self._alarms(opened, series, message.period, dealt)
-        dealt.end()
-        reply.slopes = self._hide_slopes(slopes, held=message.held)
-        return reply
-
-    def _hide_slopes(self, slopes: Words, *, held: bool) -> Words:
-        """Add what its labels say, and hide slopes under masks.
-
-        Slopes are zero but in rows that a problem trains on, or leaves out if those are ``held``.
-        """
-        labels = self._labels_of(self._problems)
-        known = encoded(-labels if self._squared else -0.5 * labels, self._widths.slope)
-        slopes[:, self._own_rows] += known
-        left_out = self._fold_rows.left_out(self._problems)
-        slopes[~left_out if held else left_out] = 0
-        self._slope_serial = self._serial
-        return self._hide(slopes - self._mask("slopes", *slopes.shape))
 
     def _vector(self, message: VectorRequest) -> VectorReply:
         """Xᵀα + ρ: own cells times what was opened, all masked cells times its share of v."""

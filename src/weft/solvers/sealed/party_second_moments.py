@@ -23,13 +23,7 @@ from weft.protocol.message import malformed
 from weft.solvers.base import MomentShare, MomentShares
 from weft.solvers.party_context import PartyContext
 from weft.solvers.sealed.curvature_series import CURVATURES
-from weft.solvers.sealed.digit_widths import (
-    CELL_BITS,
-    FEWEST_BENDS,
-    SUM_NOISE,
-    bend_digits,
-    gradient_noise,
-)
+from weft.solvers.sealed.digit_widths import CELL_BITS
 from weft.solvers.sealed.masked_sine_kernels import add_waves
 from weft.solvers.sealed.messages import (
     BENDS,
@@ -50,6 +44,15 @@ from weft.solvers.sealed.messages import (
     WeightsReply,
     WeightsRequest,
 )
+from weft.solvers.sealed.moment_digits import (
+    FEWEST_BENDS,
+    bend_cuts,
+    bend_digits,
+    gradient_noise,
+    rest_width,
+    square_noise,
+    sum_noise,
+)
 from weft.solvers.sealed.party import SealedParty
 from weft.solvers.sealed.party_shares import cut_scores, noise
 from weft.solvers.sealed.ring_products import encoded, transposed_products
@@ -61,8 +64,9 @@ from weft.solvers.sealed.second_moment_guard import (
     told_by_moments,
     too_decided,
 )
-from weft.solvers.sealed.second_moment_kernels import cross_products
+from weft.solvers.sealed.second_moment_kernels import CUT_TWICE, cross_products
 from weft.solvers.sealed.table_positions import WholeTable
+from weft.solvers.sealed.weight_digits import TIMES_MASKS
 from weft.solvers.settings import Settings
 
 
@@ -77,8 +81,8 @@ class SealedMomentsParty(SealedParty):
         self._keeps_back = False
         #: The problem of a kept model whose Hessian is being made.
         self._kept: tuple[int, int] | None = None
-        self._bend_digits = 0
-        self._cut_digits = 0
+        #: Leading digits of its curvatures, and digits that are cut off them and slopes.
+        self._bend_digits, self._cuts = 0, (0, 0, 0)
         #: Of sums of σ'(z): under which pads they go, and how far each may be off by row.
         self._sums_label, self._bend_error = "", 0.0
         self._cut_share: Words = np.zeros((0, 0), np.uint64)
@@ -88,6 +92,7 @@ class SealedMomentsParty(SealedParty):
         self._gram: MomentShare | None = None
         #: By model and problem.
         self._hessians: dict[tuple[int, int], MomentShare] = {}
+        self._rests: dict[tuple[int, int], MomentShare] = {}
 
     def phases(self) -> dict[str, Answer]:
         return {
@@ -116,7 +121,8 @@ class SealedMomentsParty(SealedParty):
         told = tells_gradient(self._whole, self._view.n_samples, len(found))
         gradients = [self._gradients[model or 0, k] for k in range(len(hessians)) if told]
         gram = _made(self._gram) if self._makes_gram else None
-        return MomentShares(gram, tuple(hessians), tuple(gradients))
+        rests = tuple(self._rests[model or 0, k] for k in range(len(hessians)))
+        return MomentShares(gram, tuple(hessians), rests, tuple(gradients))
 
     @property
     def _makes_gram(self) -> bool:
@@ -204,80 +210,111 @@ class SealedMomentsParty(SealedParty):
         if self._kept is None or not 0 <= message.series < len(CURVATURES):
             raise malformed("series", "has no curvature at a model that was kept")
         series = CURVATURES[message.series]
-        digits = bend_digits(self._whole.n_rows, series)
-        if not FEWEST_BENDS <= message.width < digits.total:
+        weighing = self._weighing
+        digits = bend_digits(series, weighing)
+        cuts = bend_cuts(series, weighing, message.width, self._widths.slope)
+        if message.width < FEWEST_BENDS or not all(0 < cut < 62 for cut in cuts):
             raise malformed("width", "is not one that curvatures can have")
-        self._bend_digits, self._cut_digits = message.width, digits.total - message.width
+        self._bend_digits, self._cuts = message.width, cuts
+        self._bend_error = series.error
         dealt = self._dealt(message.dealt)
-        shares = np.zeros((2, self._whole.n_rows), np.uint64)
         odd, even = (f * 2.0**digits.public for f in (series.slope_factors, series.factors))
-        for at, seed, words in self._blocks(opened.shape, "bend", series.terms, dealt):
-            bends, slopes = shares[:, at[1]]
-            add_waves(opened[at], series.words, odd, even, seed, words, slopes, bends)
+        shares = np.zeros((2, 2, self._whole.n_rows), np.uint64)
+        for number, times in enumerate(("", TIMES_MASKS) if weighing is not None else ("",)):
+            for at, seed, words in self._blocks(opened.shape, "bend", series.terms, dealt, times):
+                bends, slopes = shares[number, :, at[1]]
+                add_waves(opened[at], series.words, odd, even, seed, words, slopes, bends)
         dealt.end()
-        self._sums_label, self._bend_error = f"{self._label()} sums", series.error
-        return BendsReply(
-            bends=self._hide(shares + self._mask("bends", *shares.shape)),
-            sums=self._pads.put_on(self._bend_sums(shares[0]), self._sums_label),
-        )
+        found = shares[0] if weighing is None else self._weighed(shares[0], shares[1])
+        return BendsReply(bends=self._hide(found + self._mask("bends", *found.shape)))
 
     def _bend_sums(self, shares: Words) -> Words:
         """Shares of Σσ'(z) over groups of rows, with noise that even the dealer does not know."""
         groups = row_groups(self._whole)
-        bits = self._bend_digits + self._cut_digits + SUM_NOISE
-        drawn = noise(self._own_seed, f"{self._serial} sums", [bits] * len(groups))[:, 0]
-        sums: Words = drawn + np.array([shares[rows].sum() for rows in groups], np.uint64)
-        return sums
+        bits = [sum_noise(self._bend_digits, self._weighing)] * len(groups)
+        sums = [shares[rows].sum() for rows in groups]
+        if self._weighing is not None:
+            # Whoever counts a sample knows its weight.
+            squares = np.zeros(self._whole.n_rows)
+            squares[self._own_rows] = (self._counted_weights / self._weighing.most) ** 2
+            words = encoded(squares, self._bend_digits)
+            sums += [words[rows].sum() for rows in groups]
+            bits += [square_noise(self._bend_digits)] * len(groups)
+        drawn = noise(self._own_seed, f"{self._serial} sums", bits)[:, 0]
+        return drawn + np.array(sums, np.uint64)
 
     def _weights(self, message: WeightsRequest) -> WeightsReply:
         """Cut σ'(z), so that its products with two cells do not wrap, and slopes; mask both."""
-        opened = self._open(message.bends)
-        if self._too_decided(message.sums):
-            self._kept, self._keeps_back = None, True
-            return WeightsReply()
+        opened = self._open(message.bends)[list(CUT_TWICE)]
         dealt = self._dealt(message.dealt)
         low = dealt.take(f"{self._serial} low", *opened.shape)
         top = dealt.take(f"{self._serial} top", *opened.shape)
         dealt.end()
-        cuts = self._cut_digits, self._cut_digits + self._bend_digits - self._widths.slope
         self._cut_share = np.stack(
             [
                 cut_scores(opened[k], (low[k], top[k]), digits, self._first)
-                for k, digits in enumerate(cuts)
+                for k, digits in enumerate(self._cuts)
             ]
         )
-        labels = self._labels_of(self._problems)[0]
-        self._cut_share[1, self._own_rows] += encoded(-0.5 * labels, self._widths.slope)
+        leading, more = self._cut_share[:2]
+        more -= leading << np.uint64(self._rest_digits)
+        self._cut_share[-1, self._own_rows] += self._label_slopes(self._problems)[0]
         self._slope_serial = self._serial
         masks = self._mask("weights", *opened.shape)
-        return WeightsReply(weights=self._hide(self._cut_share - masks))
+        self._sums_label = f"{self._label()} sums"
+        return WeightsReply(
+            weights=self._hide(self._cut_share - masks),
+            sums=self._pads.put_on(self._bend_sums(leading), self._sums_label),
+        )
 
     def _too_decided(self, told: Words) -> bool:
         """Whether few samples have nearly all of the Hessian."""
         groups = row_groups(self._whole)
-        sums = self._pads.take_off(told, len(groups), self._sums_label).view(np.int64)
-        least = [
-            value * 2.0 ** -(self._bend_digits + self._cut_digits) - len(rows) * self._bend_error
-            for value, rows in zip(sums.tolist(), groups, strict=True)
-        ]
-        return too_decided(self._view, self._whole, least, self._context.min_batch)
+        weighed, most = self._weighing is not None, self._most_weight
+        count, unit = len(groups), 2.0**-self._bend_digits
+        sums = self._pads.take_off(told, count * (1 + weighed), self._sums_label)
+        values = sums.view(np.int64) * unit
+        sizes = np.array([len(rows) for rows in groups])
+        # By the largest weight, and at least.
+        bends = np.maximum(values[:count] / most - sizes * (self._bend_error + unit / most), 0.0)
+        undecided = 4 * bends
+        if weighed:
+            # (Σωσ')²/Σ(ωσ')², whose denominator is no more than Σω²/16.
+            squares = np.maximum(values[count:] + self._parties / 64, unit)
+            undecided = np.maximum(undecided, 16 * bends**2 / squares)
+        least = self._context.min_batch
+        return too_decided(self._view, self._whole, undecided.tolist(), least, weighed=weighed)
+
+    @property
+    def _rest_digits(self) -> int:
+        """Digits of curvatures that follow the leading ones."""
+        return rest_width(self._bend_digits, self._most_weight)
+
+    @property
+    def _most_weight(self) -> float:
+        return 1.0 if self._weighing is None else self._weighing.most
 
     def _spread_cells(self, message: CellsRequest) -> CellsReply:
         """σ'(z) times cells: its share times E, and what was opened times its own masks.
 
         The gradient is Xᵀ times slopes, as that of any point, with noise for who gets it.
         """
-        opened, slopes = self._open(message.weights)
+        *opened, slopes = self._open(message.weights)
         table, place = self._whole, self._place
+        if self._too_decided(message.sums):
+            self._kept, self._keeps_back = None, True
+            return CellsReply()
         dealt = self._dealt(message.dealt)
-        shape = table.n_rows, table.n_columns
+        shape = len(opened), table.n_rows, table.n_columns
         share = dealt.take(f"{self._serial} cells", *shape) + (
-            self._cut_share[0][:, None] * self._all_masked()
+            self._cut_share[:-1, :, None] * self._all_masked()
         )
         gradient = dealt.take(f"{self._serial} gradient", 1, table.n_columns)[0]
         dealt.end()
         self._gradient = gradient + self._gradient_share(slopes)
-        share[np.ix_(place.rows, place.columns)] += opened[place.rows, None] * self._own_masks()
+        masks = self._own_masks()
+        for part, bends in zip(share, opened, strict=True):
+            part[np.ix_(place.rows, place.columns)] += bends[place.rows, None] * masks
         self._cut_share = share
         return CellsReply(cells=self._hide(share - self._mask("spread", *shape)))
 
@@ -285,8 +322,8 @@ class SealedMomentsParty(SealedParty):
         """Own cells times opened slopes, all masked cells times its share of what hides them."""
         table, place = self._whole, self._place
         label = f"{self._slope_serial} weights"
-        masks = seeded_words(self._seed, label, 2, table.n_rows)[1:]
-        size = gradient_noise(table.n_rows, self._widths)
+        masks = seeded_words(self._seed, label, len(CUT_TWICE), table.n_rows)[-1:]
+        size = gradient_noise(table.n_rows, self._widths, self._most_weight)
         drawn = noise(self._own_seed, f"{self._serial} gradient", [size] * table.n_columns)
         share: Words = drawn[:, 0].copy()
         for there, masked in zip(table.places, self._masked, strict=True):
@@ -298,15 +335,18 @@ class SealedMomentsParty(SealedParty):
         opened = self._open(message.cells)
         columns, place = self._whole.n_columns, self._place
         dealt = self._dealt(message.dealt)
-        share = dealt.take(f"{self._serial} hessian", columns, columns) + cross_products(
-            self._all_masked(), self._cut_share
-        )
+        shares = dealt.take(f"{self._serial} hessian", len(opened), columns, columns).copy()
         dealt.end()
-        share[place.columns] += cross_products(self._own_masks(), opened[place.rows])
+        masked, masks = self._all_masked(), self._own_masks()
+        for share, own, spread in zip(shares, self._cut_share, opened, strict=True):
+            share += cross_products(masked, own)
+            share[place.columns] += cross_products(masks, spread[place.rows])
         if self._kept is None:
             raise ProtocolError("a phase of sealed training comes out of turn")
         bits = 2 * CELL_BITS + self._bend_digits
-        self._hessians[self._kept] = MomentShare(share, bits, message.error)
+        self._hessians[self._kept] = MomentShare(shares[0], bits, message.error)
+        bits += self._rest_digits
+        self._rests[self._kept] = MomentShare(shares[1], bits, message.error)
         bits = CELL_BITS + self._widths.slope
         self._gradients[self._kept] = MomentShare(self._gradient, bits, message.slope_error)
         self._kept, self._cut_share = None, np.zeros((0, 0), np.uint64)

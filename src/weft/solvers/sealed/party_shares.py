@@ -169,15 +169,17 @@ def combined(
 def cut_scores(opened: Words, shares: tuple[Words, Words], digits: int, first: bool) -> Words:
     """A share of scores with ``digits`` cut off, from c = z + u; for |z| < 2^62 units."""
     low, top = shares
-    shifted = opened + np.uint64(1 << 62)
-    bit = shifted >> _U63
-    up = np.uint64(63 - digits)
+    bit = (opened + np.uint64(1 << 62)) >> _U63
     sign: Words = _ONE - (bit + bit)
-    share: Words = ((top * sign) << up) - low
-    if first:
-        share = share + ((shifted & _LOW63) >> np.uint64(digits)) + (bit << up)
-        share = share - np.uint64(1 << (62 - digits))
-    return share
+    share: Words = ((top * sign) << np.uint64(63 - digits)) - low
+    return share + public_scores(opened, digits) if first else share
+
+
+def public_scores(opened: Words, digits: int) -> Words:
+    """What all know of scores that are cut."""
+    shifted = opened + np.uint64(1 << 62)
+    high: Words = (shifted >> _U63) << np.uint64(63 - digits)
+    return high + ((shifted & _LOW63) >> np.uint64(digits)) - np.uint64(1 << (62 - digits))
 
 
 def noise(seed: bytes, label: str, bits: list[int]) -> Wide:

@@ -8,12 +8,11 @@ import numpy as np
 
 from weft.array_types import Floats, Ints
 from weft.crypto.primitives.seeded_words import Words
-from weft.errors import ConfigError, ProtocolError
+from weft.errors import ProtocolError
 from weft.protocol.message import malformed
 from weft.solvers.party_context import GivenValues, PartyContext
 from weft.solvers.sealed.digit_widths import (
     EIGHTH_POWER,
-    LOSS_TERMS,
     Widths,
     alarm_bits,
     alarm_noise_bits,
@@ -25,7 +24,13 @@ from weft.solvers.sealed.party_shares import DealtShares, noise
 from weft.solvers.sealed.phase_order import PhaseOrder
 from weft.solvers.sealed.ring_products import encoded
 from weft.solvers.sealed.share_scalars import pack_shares
-from weft.solvers.sealed.sine_series import ALARM_TERMS, SCORE_BITS, Series, alarm_multiples
+from weft.solvers.sealed.sine_series import (
+    ALARM_TERMS,
+    LOSS_TERMS,
+    SCORE_BITS,
+    Series,
+    alarm_multiples,
+)
 from weft.solvers.sealed.table_positions import WholeTable
 from weft.solvers.sealed.wide_ring import numbers_of
 from weft.solvers.settings import Settings
@@ -54,8 +59,6 @@ class SlopeShares(PhaseOrder):
 
     def _take_given(self, given: GivenValues) -> None:
         """Add offsets to scores; to squares of z − y they are as other labels are."""
-        if (given.weight != 1.0).any():
-            raise ConfigError("sealed training lets all samples weigh the same; use mode = 'sums'")
         offsets = given.offset[self._counted]
         if self._squared:
             self._labels = self._labels - offsets
@@ -87,16 +90,23 @@ class SlopeShares(PhaseOrder):
         even = slow * 2.0 ** (digits.total - digits.dealt)
         for at, seed, words in self._blocks(opened.shape, "loss", LOSS_TERMS, dealt):
             add_cosines(opened[at], series.words[:LOSS_TERMS], even, seed, words, losses[at])
+        return slopes, self._tell_losses(losses, digits.total, digits.noise)
+
+    def _tell_losses(self, losses: Words, digits: int, size: int) -> bytes:
+        """Sums of losses over rows that problems train on, and that folds leave out, with noise."""
         if self._offsets is not None:
-            # Labels add −½ y z to a loss: of weights by w·b_0, which the coordinator computes.
-            given = -0.5 * self._labels_of(self._problems) * self._offsets
-            losses[:, self._own_rows] += encoded(given, digits.total)
+            losses[:, self._own_rows] += encoded(self._given_losses(self._offsets), digits)
         left_out = self._fold_rows.left_out(self._problems)
         held = [int(row[out].sum()) for row, out in zip(losses, left_out, strict=True)]
         trained = [int(row.sum()) - out for row, out in zip(losses, held, strict=True)]
         folded = with_fold(self._all_problems, self._problems).tolist()
         told = trained + [held[at] for at in folded]
-        return slopes, self._tell("losses", told, digits.noise)
+        return self._tell("losses", told, size)
+
+    def _given_losses(self, offsets: Floats) -> Floats:
+        """Labels add −½ y z to a loss: of weights by w·b_0, which the coordinator computes."""
+        found: Floats = -0.5 * self._labels_of(self._problems) * offsets
+        return found
 
     @property
     def _own_rows(self) -> Ints:
@@ -118,9 +128,12 @@ class SlopeShares(PhaseOrder):
         return self._tell("alarms", [int(row.sum()) for row in alarms], size)
 
     def _blocks(
-        self, shape: tuple[int, ...], name: str, terms: int, dealt: DealtShares
+        self, shape: tuple[int, ...], name: str, terms: int, dealt: DealtShares, times: str = ""
     ) -> Iterator[tuple[tuple[int, slice], np.uint64, Words]]:
-        """Problem and rows of every block, where its dithers begin, and its share of waves."""
+        """Problem and rows of every block, where its dithers begin, and its share of waves.
+
+        What is dealt ``times`` something is rounded as what is not.
+        """
         problems, rows = shape
         # All parties round alike, other problems otherwise.
         dithers = [
@@ -129,7 +142,7 @@ class SlopeShares(PhaseOrder):
         ]
         places = [(problem, part) for problem in range(problems) for part in blocks_of(rows)]
         sizes = [2 * terms * (part.stop - part.start) for _, part in places]
-        words = dealt.blocks(f"{self._serial} {name}", sizes)
+        words = dealt.blocks(f"{self._serial} {name}{times}", sizes)
         for (problem, part), some in zip(places, words, strict=True):
             seed = np.uint64((dithers[problem] + part.start) % _RING)
             yield (problem, part), seed, some

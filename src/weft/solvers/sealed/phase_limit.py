@@ -35,10 +35,13 @@ class PhaseLimit:
         Vectors at points, and of what folds leave out.
     spare
         Points without a vector.
+    apart
+        Whether labels have a vector of their own.
     """
 
     gradients: int
     spare: int
+    apart: bool = False
 
     @classmethod
     def of(cls, settings: Settings, problems: int, *, offset: bool = False) -> PhaseLimit:
@@ -48,11 +51,17 @@ class PhaseLimit:
         # One at w = 0; of what folds leave out one there, and at every model of a squared loss.
         gradients = int(min(MOST_GRADIENTS, iterations)) + 1
         # With offsets labels have a vector of their own, besides the gradient there.
-        gradients += offset and settings.loss != "squared"
+        apart = offset and settings.loss != "squared"
+        gradients += apart
         if settings.folds:
             gradients += 1 + (min(stages, MOST_LAMBDAS) if settings.loss == "squared" else 0)
         # Second moments take another point of every problem.
-        return cls(gradients, spare_points(settings) + 2 * problems)
+        return cls(gradients, spare_points(settings) + 2 * problems, apart)
+
+    def start_apart(self) -> None:
+        """With weights labels have a vector of their own, besides the gradient at w = 0."""
+        if not self.apart:
+            self.gradients, self.apart = self.gradients + 1, True
 
     def ask_point(self) -> None:
         """A point is asked for; the vector that follows it, if any, gives it back."""

@@ -249,30 +249,36 @@ def tells_gradient(table: WholeTable, samples: int, problems: int) -> bool:
     return samples >= 2 * told and fewest >= told
 
 
-def too_decided(view: PartyView, table: WholeTable, sums: Sequence[float], least: int) -> bool:
+def too_decided(
+    view: PartyView, table: WholeTable, undecided: Sequence[float], least: int, *, weighed: bool
+) -> bool:
     """Whether few rows have nearly all of a Hessian, as each has σ'(z) of it.
 
     No σ'(z) is above a quarter. So four times their sum counts rows that have a part in it, at
-    least; there must be as many as one matrix needs, and as rows of which some tell.
+    least, and so does (Σωσ')²/Σ(ωσ')² where they have weights; there must be as many as one matrix
+    needs, and as rows of which some tell.
 
     Parameters
     ----------
-    sums
-        Σσ'(z) at least, over `row_groups`.
+    undecided
+        Such counts at least, over `row_groups`.
+    weighed
+        Whether samples have weights: those that are left out weigh nothing.
     """
     groups = row_groups(table)[1:]
     # Samples that are left out are rows of zeros, whose σ'(z) is a quarter.
-    undecided = 4 * sums[0] - _left_out(view, table)
-    if _too_few_undecided(undecided, table.n_columns, least):
+    count = undecided[0] - (0 if weighed else _left_out(view, table))
+    if _too_few_undecided(count, table.n_columns, least):
         return True
     if least <= 1:
         return False
-    told = dict(zip((group.tobytes() for group in groups), sums[1:], strict=True))
+    told = dict(zip((group.tobytes() for group in groups), undecided[1:], strict=True))
     own = table.places[view.party]
     for rows, columns in _regions(table, view.party):
         if (~view.left_out[rows]).any():
-            undecided = 4 * told[own.rows[rows].tobytes()] - view.left_out[rows].sum()
-            if _too_few_undecided(undecided, columns, least):
+            count = told[own.rows[rows].tobytes()]
+            count -= 0 if weighed else int(view.left_out[rows].sum())
+            if _too_few_undecided(count, columns, least):
                 return True
     return False
 

@@ -9,6 +9,9 @@ import numpy as np
 
 from weft.crypto.primitives.seeded_words import Words
 
+#: Of curvatures and slopes, which are cut: curvatures to their leading digits, and to more.
+CUT_TWICE = (0, 0, 1)
+
 
 def cross_products(left: Words, right: Words) -> Words:
     """leftᵀ · right."""

@@ -8,16 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from weft.errors import ConfigError
 from weft.solvers.sealed.coordinator_round_trips import SealedExchange
 from weft.solvers.sealed.curvature_series import CURVATURES
 from weft.solvers.sealed.dealer import Dealer
-from weft.solvers.sealed.digit_widths import (
-    Errors,
-    bend_digits,
-    bend_width,
-    gram_error,
-    hessian_error,
-)
+from weft.solvers.sealed.digit_widths import Errors
 from weft.solvers.sealed.fold_rows import FoldSizes
 from weft.solvers.sealed.messages import (
     BENDS,
@@ -36,11 +31,24 @@ from weft.solvers.sealed.messages import (
     ScoresRequest,
     WeightsRequest,
 )
+from weft.solvers.sealed.moment_digits import (
+    bend_cuts,
+    bend_digits,
+    bend_width,
+    fine_vector,
+    gram_error,
+    hessian_error,
+)
 from weft.solvers.settings import Settings
 
 _KEPT_BACK = (
     "no Hessian: {} keeps it back, since it would tell the rows of the few samples that are "
     "undecided at this model; take a larger lambda, or ask for the Gram matrix alone"
+)
+
+_WEIGHED = (
+    "sealed training makes no standard errors of a squared loss whose samples have weights; leave "
+    "weights, or inference and second_moments, out, or train with mode = 'sums'"
 )
 
 
@@ -49,6 +57,8 @@ class MomentExchange(SealedExchange):
 
     def _set_up(self, begin: BeginRequest) -> tuple[Dealer, Errors, FoldSizes]:
         dealer, errors, folds = super()._set_up(begin)
+        if self._settings.second_moments and self._squared and errors.bounds.weighing is not None:
+            raise ConfigError(_WEIGHED)
         if self._settings.second_moments:
             # What does not fit is refused now, not after hours of training.
             gram_error(errors.bounds, self._cell_holders)
@@ -114,9 +124,14 @@ class MomentExchange(SealedExchange):
         bounds, series = self.errors.bounds, CURVATURES[level]
         columns, holders = self._table.n_columns, self._cell_holders
         error = hessian_error(bounds, series, columns, norm, holders)
-        slope_error = self.errors.fine_vector(series, norm)
-        width, dealer, digits = bend_width(bounds), self._dealer, bend_digits(bounds.rows, series)
-        sent = self._deal(lambda: dealer.bends(self._serial + 1, series, digits.dealt))
+        slope_error = fine_vector(self.errors, series, norm)
+        weighing, width, dealer = bounds.weighing, bend_width(bounds), self._dealer
+        digits = bend_digits(series, weighing)
+        sent = self._deal(
+            lambda: dealer.bends(
+                self._serial + 1, series, digits.dealt, weighed=weighing is not None
+            )
+        )
         bends = self._ask(
             BENDS,
             lambda p, n: BendsRequest(
@@ -128,29 +143,29 @@ class MomentExchange(SealedExchange):
                 dealt=sent(p),
             ),
         )
-        self._add(bends, "sums")
-        sums = self._total
         self._add(bends, "bends")
-        cuts = digits.total - width, digits.total - self.errors.widths.slope
+        cuts = bend_cuts(series, weighing, width, self.errors.widths.slope)
         low = self._deal(lambda: dealer.weights(self._serial + 1, cuts))
         weights = self._ask(
             WEIGHTS,
             lambda p, n: WeightsRequest(
-                round=n, serial=self._serial, bends=self._total, sums=sums, dealt=low(p)
+                round=n, serial=self._serial, bends=self._total, dealt=low(p)
             ),
         )
-        for party, reply in weights.items():
-            if reply.weights is None:
-                self.notes.append(_KEPT_BACK.format(party))
-                return False
+        self._add(weights, "sums")
+        sums = self._total
         self._add(weights, "weights")
         mixed = self._deal(lambda: dealer.cells(self._serial + 1))
         cells = self._ask(
             CELLS,
             lambda p, n: CellsRequest(
-                round=n, serial=self._serial, weights=self._total, dealt=mixed(p)
+                round=n, serial=self._serial, weights=self._total, sums=sums, dealt=mixed(p)
             ),
         )
+        for party, reply in cells.items():
+            if reply.cells is None:
+                self.notes.append(_KEPT_BACK.format(party))
+                return False
         self._add(cells, "cells")
         last = self._deal(lambda: dealer.hessian(self._serial + 1))
         self._ask(

@@ -7,7 +7,9 @@ stands in the highest bits, so that its total wraps as shares do, and nothing is
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
+from weft.array_types import Floats
 from weft.crypto import Cipher
 from weft.crypto.primitives.wide_integers import carried, unpacked
 from weft.errors import ProtocolError
@@ -37,3 +39,20 @@ def add_shares(replies: Mapping[str, Message], field: str, count: int, bits: int
         number = (high << 96) | (middle << 48) | low
         found.append(signed(number >> (_BITS - bits), bits))
     return found
+
+
+@dataclass(frozen=True)
+class Told:
+    """What slopes come with, per problem; zero where nothing was asked for.
+
+    Attributes
+    ----------
+    losses, held
+        Sums of log 2cosh(z/2) over samples trained on, and left out, in parts of all samples.
+    alarms
+        Sums of eighth powers over all rows.
+    """
+
+    losses: Floats
+    held: Floats
+    alarms: Floats

@@ -26,6 +26,8 @@ SCORE_BITS = 46
 _STEP, _MOST_POINTS = 1.2e-3, 40_001
 
 
+#: The slowest terms of a loss are by far the largest: they are dealt apart, in more digits.
+LOSS_TERMS = 2
 #: Terms of the alarm, Σ sin⁸(πz/P).
 ALARM_TERMS = 4
 

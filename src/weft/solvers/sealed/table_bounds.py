@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from weft.array_types import Floats
 from weft.matching.holding_map import HoldingMap
 from weft.solvers.sealed.digit_widths import CELL_BITS, TableBounds
+from weft.solvers.sealed.weight_digits import Weighing
 
-#: Numbers that a party tells.
-BOUNDS = 7
+#: Numbers that a party tells: those of its table, and two of the weights of its samples.
+BOUNDS = 9
 #: Shorter sides of a table up to which its largest singular value is computed.
 _SMALL_SIDE = 2048
 #: Rows that are multiplied at once: no second table of the same size is made.
@@ -51,34 +52,43 @@ def own_bounds(
         _square(math.sqrt(norms.max(initial=0.0))),
     ]
     square = 0.0 if labels is None else float((labels**2).sum())
-    return [*(_rounded_up(value) for value in told), rounded_off(square)]
+    return [*(rounded_up(value) for value in told), rounded_off(square)]
 
 
-def table_bounds(totals: Sequence[float], holdings: HoldingMap, squared: bool) -> TableBounds:
-    """Bounds of the whole table from totals over all parties.
+def table_bounds(
+    totals: Sequence[float], holdings: HoldingMap, squared: bool, weight: float
+) -> TableBounds:
+    """Bounds of the whole table from totals over all parties; no ``weight`` is larger.
 
     X is the sum of the parties' tables, each with zeros where it holds nothing. By Cauchy's
     inequality ‖Xw‖² ≤ Σ‖X_q‖² · Σ‖w_q‖², and no weight counts more often in the last sum than a
     column has holders; the same for rows. What h parties hold of a column adds up to √(h Σ m²) at
     most, if party q holds no more than m_q of any: less than Σ m where columns lie apart.
     """
-    column_sums, row, squares, blocks, roundings, column_norms, labels = totals
+    column_sums, row, squares, blocks, roundings, column_norms, labels, rounding, weights = totals
     samples = holdings.n_samples
     holders = min(holdings.row_holders, holdings.column_holders)
     mean_square = squares / samples
     apart = math.sqrt(holdings.column_holders)
-    rounding = 2.0**-CELL_BITS * math.sqrt(holdings.columns.n_slots)
+    cells = 2.0**-CELL_BITS * math.sqrt(holdings.columns.n_slots)
     return TableBounds(
         samples=samples,
         rows=holdings.rows.n_slots,
         column_sum=apart * math.sqrt(column_sums) / _UNIT,
-        row_norm=math.sqrt(row) * (1 + 1e-6) + rounding,
+        row_norm=math.sqrt(row) * (1 + 1e-6) + cells,
         mean_square=mean_square,
         spread=math.sqrt(min(mean_square, holders * blocks / samples)),
         cell_rounding=math.sqrt(holders * roundings / samples),
         label_square=labels / samples if squared else 1.0,
         column_norm=apart * math.sqrt(column_norms) / _UNIT,
+        weighing=_weighing(weight, rounding, weights, samples),
     )
+
+
+def _weighing(most: float, rounding: float, squares: float, samples: int) -> Weighing | None:
+    if rounding == 0:
+        return None
+    return Weighing(most, math.sqrt(rounding), math.sqrt(squares / samples))
 
 
 def largest_square(block: NDArray[Any]) -> float:
@@ -112,7 +122,7 @@ def _square(value: float) -> float:
     return (_UNIT * value) ** 2
 
 
-def _rounded_up(value: float) -> float:
+def rounded_up(value: float) -> float:
     return 2.0 ** (math.ceil(8 * math.log2(value)) / 8) if value > 0 else 0.0
 
 

@@ -1,0 +1,157 @@
+"""Digits of second moments, noise in what guards and readers get of them, and how far they are off.
+
+Curvatures σ' are made row by row in as many digits as 64 bits hold, and cut twice: to those that
+have room in products with two cells, and to more, which are multiplied apart.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from weft.array_types import Floats
+from weft.errors import ConfigError
+from weft.solvers.sealed.curvature_series import CurvatureSeries
+from weft.solvers.sealed.digit_widths import CELL_BITS, CHANCE, Errors, TableBounds, Widths
+from weft.solvers.sealed.weight_digits import WEIGHT_DIGITS, Weighing
+
+#: Binary digits that curvatures must have at least, and those that are of any use.
+FEWEST_BENDS, _MOST_BENDS = 8, 40
+#: Binary digits of curvatures before they are cut, and of slopes that are dealt with them.
+_BEND_DIGITS = 60
+#: Noise of each party in an entry of a gradient that readers get, by the root of all rows: it
+#: leaves weights uncertain by a millionth of what samples do, and hides what exact sums of whole
+#: numbers would tell.
+_GRADIENT_NOISE = -24
+_TOO_LARGE = (
+    "products of these columns are too large for second moments in 64 bits; scale the columns "
+    "(scaling = 'standard'), or leave second_moments out"
+)
+
+
+def gram_error(bounds: TableBounds, holders: int) -> float:
+    """How far an entry of XᵀX may be off; tables whose products wrap are refused.
+
+    ``holders`` is the most parties that hold one cell: each rounds its part.
+    """
+    if bounds.column_norm**2 >= 2.0 ** (62 - 2 * CELL_BITS):
+        raise ConfigError(_TOO_LARGE)
+    off = holders * math.sqrt(bounds.rows) * 2.0 ** -(CELL_BITS + 1)
+    return 2 * bounds.column_norm * off + off**2
+
+
+@dataclass(frozen=True)
+class BendDigits:
+    """Binary digits of curvatures before they are cut.
+
+    Attributes
+    ----------
+    total
+        Of a curvature.
+    dealt
+        Of dealt sines and cosines; factors from opened words have the rest.
+    """
+
+    total: int
+    dealt: int
+
+    @property
+    def public(self) -> int:
+        return self.total - self.dealt
+
+    def rounding(self, factors: Floats) -> float:
+        """The variance that dithered rounding gives a sum with these factors."""
+        size = float(factors @ factors)
+        return (size * 4.0**-self.dealt + len(factors) * 4.0**-self.public) / 4
+
+
+def bend_digits(series: CurvatureSeries, weighing: Weighing | None) -> BendDigits:
+    """Of curvatures, and of slopes with them, see `Widths.dealt`; weights take their own."""
+    total = _BEND_DIGITS - (0 if weighing is None else WEIGHT_DIGITS)
+    apart = math.log2(series.terms / float(series.factors @ series.factors)) / 2
+    return BendDigits(total, round((total - apart) / 2))
+
+
+def bend_width(bounds: TableBounds) -> int:
+    """Leading binary digits of curvatures with which Xᵀ diag(σ') X does not wrap."""
+    largest = 0.26 * bounds.most_weight * bounds.column_norm**2 + 1.0
+    width = 61 - 2 * CELL_BITS - math.ceil(math.log2(largest))
+    if width < FEWEST_BENDS:
+        raise ConfigError(_TOO_LARGE)
+    return width
+
+
+def rest_width(width: int, most_weight: float) -> int:
+    """How many digits follow: they are below one unit of those, where ωσ' is below ω/4."""
+    room = width - 3 + min(0, math.floor(math.log2(most_weight)))
+    return max(0, min(room, _MOST_BENDS - width))
+
+
+def bend_cuts(
+    series: CurvatureSeries, weighing: Weighing | None, width: int, slope: int
+) -> tuple[int, int, int]:
+    """Digits that are cut off curvatures, to leave the leading ones and more, and off slopes."""
+    total, most = bend_digits(series, weighing).total, 1.0
+    if weighing is not None:
+        total, most = total + weighing.bits, weighing.most
+    return total - width, total - width - rest_width(width, most), total - slope
+
+
+def hessian_error(
+    bounds: TableBounds, series: CurvatureSeries, columns: int, norm: float, holders: int
+) -> float:
+    """How far an entry of Xᵀ diag(σ'(z)) X may be off at released weights of that norm.
+
+    What is cut off counts for every row, and rounding as in slopes; σ' bends by 0.1 at most.
+    """
+    weighing, most = bounds.weighing, bounds.most_weight
+    digits, terms, width = bend_digits(series, weighing), series.terms, bend_width(bounds)
+    shaken = math.sqrt(2 * math.log(2 * bounds.rows / CHANCE) * digits.rounding(series.factors))
+    cut = 1.5 * 2.0 ** -(width + rest_width(width, most))
+    # No cell is off by more than half a unit at each holder, and no weight at all.
+    moved = holders * math.sqrt(columns) * 2.0 ** -(CELL_BITS + 1) * norm
+    each = series.error + 2 * terms * 2.0**-digits.total + shaken + 0.1 * moved
+    if weighing is not None:
+        each += 0.25 * weighing.rounding
+    off = (most * each + cut) * bounds.column_norm**2
+    return off + 0.25 * most * gram_error(bounds, holders)
+
+
+def gradient_noise(rows: int, widths: Widths, most_weight: float) -> int:
+    """Noise of each party in Xᵀα as readers get it is even within ±2^(this − 1) units."""
+    size = math.ceil(0.5 * math.log2(rows) + math.log2(most_weight))
+    return CELL_BITS + widths.slope + _GRADIENT_NOISE + size + 1
+
+
+def sum_noise(width: int, weighing: Weighing | None) -> int:
+    """The same of sums of curvatures in so many digits: within ±1, four samples' worth.
+
+    With weights, within a quarter of the largest: what one sample can add.
+    """
+    if weighing is None:
+        return width + 1
+    return max(1, width - 1 + math.ceil(math.log2(weighing.most)))
+
+
+def square_noise(width: int) -> int:
+    """The same of sums of squared weights, by the square of the largest: within a 64th."""
+    return max(1, width - 5)
+
+
+def fine_vector(errors: Errors, series: CurvatureSeries, norm: float) -> float:
+    """How far the gradient that readers get may be off, from the finer series, at such weights.
+
+    Its slopes are cut as those of a squared loss, and have noise.
+    """
+    bounds, most = errors.bounds, errors.bounds.most_weight
+    digits = bend_digits(series, bounds.weighing)
+    size, rounding = 1.0, 0.0
+    if bounds.weighing is not None:
+        size, rounding = bounds.weighing.size, bounds.weighing.rounding
+    slope = size * (series.slope_error + 2 * series.terms * 2.0**-digits.total + rounding)
+    slope += 1.5 * 2.0**-errors.widths.slope
+    variance = most**2 * digits.rounding(series.slope_factors)
+    noise = errors.parties * 2.0 ** (gradient_noise(bounds.rows, errors.widths, most) - 1)
+    noise *= math.sqrt(errors.columns) * 2.0 ** -(CELL_BITS + errors.widths.slope)
+    told = noise / bounds.samples
+    return told + errors.gradient(slope, variance, 0.25 * most, size, norm)

@@ -1,0 +1,236 @@
+"""A party's shares of ω·slope and ω·loss, where samples have weights ω.
+
+Whoever counts a sample knows its weight, and nobody else does. At the start all parties open
+E = ω − a under masks a, of which each has drawn a part; the dealer knows a, as it knows u, which
+hides scores. So it deals a·sin(κu) beside sin(κu): a share of ω·s is E times one of s, and the same
+sum with what was dealt times a. Nothing more is opened until products are cut.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.array_types import Floats, Ints
+from weft.crypto.primitives.seeded_words import Words
+from weft.errors import ConfigError
+from weft.protocol.message import malformed
+from weft.solvers.party_context import GivenValues, PartyContext
+from weft.solvers.sealed.masked_sine_kernels import add_cosines, add_waves
+from weft.solvers.sealed.messages import SlopesReply, SlopesRequest, WeighRequest
+from weft.solvers.sealed.model_guard import refuse_uneven
+from weft.solvers.sealed.party_shares import DealtShares, cut_scores, public_scores
+from weft.solvers.sealed.party_slopes import SlopeShares
+from weft.solvers.sealed.reader_groups import Told
+from weft.solvers.sealed.ring_products import encoded
+from weft.solvers.sealed.sine_series import LOSS_TERMS, SCORE_BITS, SERIES, Series
+from weft.solvers.sealed.table_bounds import rounded_up
+from weft.solvers.sealed.weight_digits import TIMES_MASKS, Weighing, told_of_weights
+from weft.solvers.settings import Settings
+
+_LONE_LABELS = (
+    "refuses weights of samples, being the only one with labels: the coordinator would learn from "
+    "the loss of the start how many samples each class has, or how much they weigh; leave weights "
+    "and class_weight out, or agree on allow_lone_labels = true"
+)
+
+
+class WeighedShares(SlopeShares):
+    """What scores become where samples weigh differently."""
+
+    def __init__(self, context: PartyContext, settings: Settings) -> None:
+        #: Of the rows that this party counts; None: it has none, and all of them weigh one.
+        self._sample_weights: Floats | None = None
+        super().__init__(context, settings)
+        #: What a run with weights knows of them; None: there are none at anybody's.
+        self._weighing: Weighing | None = None
+        self._weights_label = ""
+        #: Its own weights by row, its share of what hides all of them, and E.
+        self._own_weights: Words = np.zeros(0, np.uint64)
+        self._weight_masks: Words = np.zeros(0, np.uint64)
+        self._masked_weights: Words = np.zeros(0, np.uint64)
+        #: The series of slopes that are still to be cut, and whether folds leave their rows out.
+        self._series: Series | None = None
+        self._held = False
+        #: The phase whose masks hide slopes.
+        self._slope_serial = 0
+
+    def _take_given(self, given: GivenValues) -> None:
+        super()._take_given(given)
+        if (given.weight != 1.0).any():
+            self._sample_weights = given.weight[self._counted, 0]
+
+    # ── weights under masks ───────────────────────────────────────────────────────────────
+
+    def _told_of_weights(self) -> list[float]:
+        """What the coordinator gets in total; of weights that are all one the first is zero."""
+        if self._sample_weights is None:
+            # Else a lone label holder would tell how many of its samples are left out.
+            counts = self._squared or self._context.tells_counts
+            return [0.0, rounded_up(float(counts * len(self._counted)))]
+        if not (self._squared or self._context.tells_counts):
+            raise ConfigError(_LONE_LABELS)
+        weighing = Weighing(self._context.bounds.weight)
+        return [rounded_up(value) for value in told_of_weights(self._sample_weights, weighing)]
+
+    def _check_weights(self, told: Told) -> None:
+        """Object to weights that make a model of few samples."""
+        if self._sample_weights is not None:
+            weights = np.ones(self._view.n_rows)
+            weights[self._counted] = self._sample_weights
+            context = self._context
+            refuse_uneven(told, weights, context.min_batch, wide=context.wide_models)
+
+    @property
+    def _counted_weights(self) -> Floats:
+        """Of all rows that it counts."""
+        mine = self._sample_weights
+        return np.ones(len(self._counted)) if mine is None else mine
+
+    def _mask_weights(self, weighed: bool) -> Words | None:
+        """Its weights less its masks, to be opened; None: no sample of this run has any."""
+        if not weighed:
+            if self._sample_weights is not None:
+                raise malformed("weighed", "is false, but this party has weights")
+            return None
+        weighing = self._weighing = Weighing(self._context.bounds.weight)
+        rows = self._own_rows
+        self._own_weights = np.zeros(self._whole.n_rows, np.uint64)
+        self._own_weights[rows] = weighing.words(self._counted_weights)
+        self._weight_masks = self._mask("weights of samples", self._whole.n_rows)
+        self._weights_label = f"{self._label()} weights"
+        return self._pads.put_on(self._own_weights - self._weight_masks, self._weights_label)
+
+    def _take_weights(self, total: Words | None) -> None:
+        if (total is None) != (self._weighing is None):
+            raise malformed("weights", "are there in a run without any, or are not")
+        if total is not None:
+            rows = self._whole.n_rows
+            self._masked_weights = self._pads.take_off(total, rows, self._weights_label)
+
+    def _label_slopes(self, problems: Ints) -> Words:
+        """(problems × counted rows) what its labels add to slopes."""
+        labels = self._labels_of(problems)
+        if self._sample_weights is not None:
+            labels = labels * self._sample_weights
+        return encoded(-labels if self._squared else -0.5 * labels, self._widths.slope)
+
+    # ── weighed slopes ────────────────────────────────────────────────────────────────────
+
+    def _weighed(self, shares: Words, times_masks: Words) -> Words:
+        """Shares of ω·s from those of s and a·s: (ω − a)·s + a·s."""
+        found: Words = self._masked_weights * shares + times_masks
+        return found
+
+    def _weighed_scores(self, opened: Words, dealt: DealtShares) -> Words:
+        """Shares of ω·z, z cut, under masks; (1 × problems × rows)."""
+        assert self._weighing is not None
+        self._series, digits = None, self._weighing.score_cut
+        name = str(self._serial)
+        low, top, low_times, top_times = (
+            dealt.take(f"{name} {part}{times}", *opened.shape)
+            for times in ("", TIMES_MASKS)
+            for part in ("low", "top")
+        )
+        plain = cut_scores(opened, (low, top), digits, self._first)
+        times = cut_scores(opened, (low_times, top_times), digits, False)
+        # What is public of a score, times its share of a.
+        times += self._weight_masks * public_scores(opened, digits)
+        return self._hide_products(self._weighed(plain, times)[None])
+
+    def _weighed_waves(self, opened: Words, series: Series, dealt: DealtShares) -> Words:
+        """Shares of ω·slope and ω·loss under masks; (2 × problems × rows)."""
+        assert self._weighing is not None
+        self._series, digits = series, self._weighing.products(series)
+        slow, fast = series.even[:LOSS_TERMS], series.even.copy()
+        fast[:LOSS_TERMS] = 0.0
+        odd = series.odd * 2.0 ** (digits.slope - digits.dealt)
+        even = fast * 2.0 ** (digits.loss - digits.dealt)
+        # Without a's factor, and with it; slopes, and losses.
+        shares = np.zeros((2, 2, *opened.shape), np.uint64)
+        for number, times in enumerate(("", TIMES_MASKS)):
+            slopes, losses = shares[number]
+            for at, seed, words in self._blocks(opened.shape, "wave", series.terms, dealt, times):
+                add_waves(opened[at], series.words, odd, even, seed, words, slopes[at], losses[at])
+        even = slow * 2.0 ** (digits.loss - digits.slow)
+        for number, times in enumerate(("", TIMES_MASKS)):
+            losses = shares[number, 1]
+            for at, seed, words in self._blocks(opened.shape, "loss", LOSS_TERMS, dealt, times):
+                add_cosines(opened[at], series.words[:LOSS_TERMS], even, seed, words, losses[at])
+        found = self._weighed(shares[0], shares[1])
+        # The level of a series, of which every loss has as much as it weighs.
+        found[1] += self._own_weights * encoded(np.array(series.level), digits.loss)
+        return self._hide_products(found)
+
+    def _hide_products(self, products: Words) -> Words:
+        return self._hide(products + self._mask("weighed", *products.shape))
+
+    def _cut_products(self, total: Words, dealt: DealtShares) -> tuple[Words, bytes | None]:
+        """Shares of ω·slope in the digits of slopes; those of the sum of losses, with noise."""
+        weighing, series, rows = self._weighing, self._series, self._whole.n_rows
+        if weighing is None:
+            raise malformed("slopes", "are weighed in a run without weights")
+        opened = self._open(total)
+        low = dealt.take(f"{self._serial} low", *opened.shape)
+        top = dealt.take(f"{self._serial} top", *opened.shape)
+        dealt.end()
+        cut = weighing.slope_cut(series, self._widths.slope)
+        slopes = cut_scores(opened[0], (low[0], top[0]), cut, self._first)
+        if series is None:
+            return slopes, None
+        cut = weighing.loss_cut(rows, series)
+        losses = cut_scores(opened[1], (low[1], top[1]), cut, self._first)
+        digits = weighing.total(rows, series)
+        return slopes, self._tell_losses(losses, digits, weighing.noise(rows, series))
+
+    def _given_losses(self, offsets: Floats) -> Floats:
+        given = super()._given_losses(offsets)
+        return given if self._sample_weights is None else given * self._sample_weights
+
+    # ── slopes, weighed or not ────────────────────────────────────────────────────────────
+
+    def _slopes(self, message: SlopesRequest) -> SlopesReply:
+        opened = self._open(message.scores)
+        dealt = self._dealt(message.dealt)
+        self._held = message.held
+        if self._squared and self._weighing is not None:
+            products = self._weighed_scores(opened, dealt)
+            dealt.end()
+            return SlopesReply(slopes=products)
+        if self._squared:
+            digits = SCORE_BITS - self._widths.slope
+            shares = (
+                dealt.take(f"{self._serial} low", *opened.shape),
+                dealt.take(f"{self._serial} top", *opened.shape),
+            )
+            dealt.end()
+            slopes = cut_scores(opened, shares, digits, self._first)
+            return SlopesReply(slopes=self._hide_slopes(slopes, held=message.held))
+        if not 0 <= message.series < len(SERIES):
+            raise malformed("series", "is not known")
+        series = SERIES[message.series]
+        reply = SlopesReply(slopes=np.zeros(0, np.uint64))
+        if self._weighing is None:
+            slopes, reply.losses = self._waves(opened, series, dealt)
+            reply.slopes = self._hide_slopes(slopes, held=message.held)
+        else:
+            reply.slopes = self._weighed_waves(opened, series, dealt)
+        if message.period:
+            reply.alarms = self._alarms(opened, series, message.period, dealt)
+        dealt.end()
+        return reply
+
+    def _weigh(self, message: WeighRequest) -> SlopesReply:
+        """Cut slopes and losses that are weighed, and go on as where all samples weigh one."""
+        slopes, losses = self._cut_products(message.slopes, self._dealt(message.dealt))
+        return SlopesReply(slopes=self._hide_slopes(slopes, held=self._held), losses=losses)
+
+    def _hide_slopes(self, slopes: Words, *, held: bool) -> Words:
+        """Add what its labels say, and hide slopes under masks.
+
+        Slopes are zero but in rows that a problem trains on, or leaves out if those are ``held``.
+        """
+        slopes[:, self._own_rows] += self._label_slopes(self._problems)
+        left_out = self._fold_rows.left_out(self._problems)
+        slopes[~left_out if held else left_out] = 0
+        self._slope_serial = self._serial
+        return self._hide(slopes - self._mask("slopes", *slopes.shape))
