@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
+import pandas as pd
 import pytest
 from member_sites import AGREES, MemberSites
 
@@ -16,7 +18,7 @@ from weft.errors import WeftError
 from weft.federation.description import described_as
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN
-from weft.network.describe_job import read_description
+from weft.network.describe_job import make_correlation_run, read_description
 from weft.network.run_description import DescribeTask
 from weft.solvers.settings import Settings
 
@@ -82,3 +84,31 @@ def test_names_of_columns_stay_where_a_site_keeps_them_back(tmp_path, keys, tile
     }
     found = read_description(sites.ask(task()))
     assert [one["name"] for one in found["columns"]] == ["column 1", "column 2"]
+
+
+def test_readers_have_correlations_beside_the_model_and_the_coordinator_has_none(
+    tmp_path, keys, tiles
+):
+    described = task()
+    config = SimpleNamespace(
+        name="trial",
+        settings=described.settings,
+        preprocessing=lambda: described.preprocessing,
+        terms=described.terms,
+        data=SimpleNamespace(positive=None),
+        file=SimpleNamespace(columns={}),
+        network=SimpleNamespace(setup=described.setup, timeout=described.timeout),
+    )
+    sites = MemberSites(tmp_path, keys, tiles, terms=TERMS)
+    returned = sites.ask(make_correlation_run(config, PARTIES))
+    cells = np.concatenate([held[0].block for held in tiles.values()])
+    cells = np.where(np.isnan(cells), np.nanmean(cells, axis=0), cells)
+    expected = np.corrcoef(cells.T)[0, 1]
+    for name in PARTIES:
+        found = pd.read_csv(tmp_path / "saved" / name / "correlations.csv", index_col="column")
+        assert list(found.index) == list(found.columns) == ["age", "dose"]
+        assert found.loc["age", "dose"] == pytest.approx(expected, abs=2e-3)
+        assert found.loc["age", "age"] == 1.0
+    assert not list(returned.parent.rglob("correlations*"))
+    told = f"{expected:.3f}".encode()
+    assert not any(told in path.read_bytes() for path in returned.rglob("*.json"))

@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from weft.config.read_config import Config
-    from weft.network.run_description import DescribeTask
+    from weft.network.run_description import DescribeTask, LinearTask
 
 #: Files of an output folder.
 _VALUES, _PAGE = "description.json", "description.html"
@@ -68,7 +68,8 @@ def describe(
     nothing; its guard refuses sparse columns and outliers.
 
     With --network the parties are sites that joined, and the config is one for weft submit; they
-    take part if their roster and policy have "describe" among kinds.
+    take part if their roster and policy have "describe" among kinds. Correlations are then a run of
+    their own, after which every site that gets the model has correlations.csv beside it.
     """
     from weft.cli.console import say, say_json
     from weft.errors import ConfigError
@@ -78,15 +79,10 @@ def describe(
         refuse_existing(out)
     if network is None:
         told = _described_here(config, keys, ledger, correlations=correlations, json=json)
-    elif correlations:
-        raise ConfigError(
-            "--correlations is for one process; over a network submit a sealed run with "
-            "second_moments = ['gram'], whose readers can compute them"
-        )
     elif keys is not None or ledger is not None:
         raise ConfigError("--keys and --ledger are for one process; sites of a network have theirs")
     else:
-        told = _described_by_sites(config, network, resume, quiet=json)
+        told = _described_by_sites(config, network, resume, correlations=correlations, quiet=json)
     if out is not None:
         write_description(out, told)
     if json:
@@ -123,7 +119,7 @@ def _described_here(
 
 
 def _described_by_sites(
-    config: Path, kit: Path, resume: str | None, *, quiet: bool
+    config: Path, kit: Path, resume: str | None, *, correlations: bool, quiet: bool
 ) -> dict[str, Any]:
     """By the sites of a network."""
     from weft.network.engine import require_engine
@@ -131,7 +127,11 @@ def _described_by_sites(
     require_engine()
     from weft.cli.follow_run import followed_run
     from weft.config.read_config import read_config
-    from weft.network.describe_job import make_description, read_description
+    from weft.network.describe_job import (
+        make_correlation_run,
+        make_description,
+        read_description,
+    )
     from weft.network.kits.open_kit import Kit
     from weft.network.task_from_config import parties_of
 
@@ -141,8 +141,16 @@ def _described_by_sites(
     def make_task(connected: Sequence[str], run: str) -> DescribeTask:
         return make_description(plan, parties_of(plan, connected))
 
+    def make_second(connected: Sequence[str], run: str) -> LinearTask:
+        return make_correlation_run(plan, parties_of(plan, connected))
+
     with followed_run(opened, plan, make_task, resume=resume, quiet=quiet) as back:
-        return read_description(back.folder)
+        told = read_description(back.folder)
+    if correlations:
+        # Readers of the model have them, and nobody else: the coordinator's results hold none.
+        with followed_run(opened, plan, make_second, quiet=quiet) as second:
+            told["correlation_run"] = second.run
+    return told
 
 
 def _with_blanks(plan: Config) -> Config:

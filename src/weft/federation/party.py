@@ -46,6 +46,7 @@ from weft.federation.model import Model
 from weft.federation.party_checkpoints import PartyCheckpoints
 from weft.federation.preprocessing_settings import SampleColumns
 from weft.federation.rare_samples import RareParty
+from weft.federation.release.correlation_table import CorrelationTable
 from weft.federation.release.fit_inference import Inference
 from weft.federation.release.noised_weights import NoiseSize, NoisyRelease
 from weft.federation.release.party import ReleaseParty
@@ -157,6 +158,7 @@ class Party:
             ("model", "model.npz"),
             ("coefficient_table", "coefficients.csv"),
             ("coefficient_table", "coefficients.tex"),
+            ("correlation_table", "correlations.csv"),
         )
     }
     #: Which terms it insists on, and when.
@@ -730,6 +732,12 @@ class Party:
     def coefficient_table(self) -> Summary | None:
         """The table of coefficients with their standard errors, where there is one."""
         return None if self.inference is None else self.inference.summary
+
+    @property
+    def correlation_table(self) -> CorrelationTable | None:
+        """Correlations of all columns, where this party opened their Gram matrix."""
+        moments = self.second_moments
+        return None if moments is None else CorrelationTable.of(moments)
 
     def _seal(self, message: ReleaseRequest) -> ReleaseReply:
         told = self._slice(message)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from weft.network.job_kind import FinishedRun, OnIteration, RunKind, WrittenBy
 from weft.network.linear_job import check_labels, told_of_config
 from weft.network.presence_replay import Presence
-from weft.network.run_description import DescribeTask
+from weft.network.run_description import DescribeTask, LinearTask
 from weft.network.run_results import PRESENCE, undamaged
 from weft.protocol import Channel
 
@@ -76,6 +76,15 @@ def make_description(config: Config, parties: tuple[str, ...]) -> DescribeTask:
     return DescribeTask(
         **{**told, "preprocessing": described_as(told["preprocessing"])}, parties=parties
     )
+
+
+def make_correlation_run(config: Config, parties: tuple[str, ...]) -> LinearTask:
+    """The task of a sealed run whose readers get the correlations of what a config describes."""
+    from weft.federation.correlation_run import correlation_run
+
+    told = told_of_config(config)
+    how, asked = correlation_run(told["preprocessing"], told["settings"])
+    return LinearTask(**{**told, "preprocessing": how, "settings": asked}, parties=parties)
 
 
 def read_description(returned: Path) -> dict[str, Any]:

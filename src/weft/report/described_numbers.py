@@ -114,4 +114,9 @@ def remarks(told: dict[str, Any]) -> list[str]:
         said.append(
             "outcomes by site are told by those with labels whose terms have allow_site_statistics"
         )
+    if "correlation_run" in told:
+        said.append(
+            "correlations of all columns are at the sites that get the model of run "
+            f"{told['correlation_run']}: correlations.csv, beside it"
+        )
     return said
