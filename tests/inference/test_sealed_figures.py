@@ -18,8 +18,9 @@ from weft.errors import DataError
 from weft.guards.terms import OPEN, Terms
 from weft.inference.certified_distance import certify
 from weft.inference.fit_statistics import FitStatistics
-from weft.inference.identifiability import refuse_unidentified
+from weft.inference.identifiability import refuse_collinear, refuse_unidentified
 from weft.losses import Logistic
+from weft.solvers.sealed.digit_widths import CELL_BITS
 
 #: All guards, with what two parties by rows and columns of a few values take.
 GUARDED = Terms(allow_second_moments=True, allow_pairs=True, allow_rare_pairs=True)
@@ -107,6 +108,60 @@ def test_sealed_breast_cancer_has_the_figures_of_statsmodels(how: str) -> None:
     # Of a cell that several hold, each rounds its part.
     within = 3e-4 if how == "overlapping" else 1e-4
     assert_same(found.summary, table, FIGURES["cancer"], proved=False, within=within, digits=1e-3)
+
+
+# ── columns that say the same, or nearly ──────────────────────────────────────────────────────
+
+
+def nearly_the_same(apart: float) -> Table:
+    """A third column that is the sum of two others but for a small share of itself."""
+    rng = np.random.default_rng(1)
+    a, b, own, d = rng.normal(size=(4, 300))
+    x = np.column_stack([a, b, a + b + apart * own, d])
+    y = (rng.random(300) < 1 / (1 + np.exp(b - a))).astype(float)
+    return table_of(x, y, ["a", "b", "sum", "d"], classes=True)
+
+
+def test_collinear_columns_of_a_sealed_run_are_refused_by_name() -> None:
+    refused = sealed(nearly_the_same(0.0), "binomial", "columns", 1e-6, OPEN, 12)
+    assert "'a', 'b' and 'sum' add up to the same for all samples" in refused.why_not
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("holders", [1, 3])
+def test_rounding_neither_makes_up_nor_hides_what_columns_have_for_themselves(
+    seed: int, holders: int
+) -> None:
+    """Cells and curvatures are rounded as in sealed training, these by 1e-5 even."""
+    rng = np.random.default_rng(seed)
+    unit = 2.0**-CELL_BITS
+    for apart in (0.0, 1e-3):
+        table = nearly_the_same(apart)
+        x = np.column_stack([np.asarray(table.block), np.ones(300)])
+        x[:, :4] /= x[:, :4].std(axis=0)
+        w = np.array([1.0, -1.0, 0.0, 0.0, 0.0])
+        # Each holder rounds its part of a cell.
+        parts = rng.dirichlet(np.ones(holders), size=x.shape)
+        rounded = (np.round(parts * x[..., None] / unit) * unit).sum(axis=2)
+        p = 1 / (1 + np.exp(-x @ w))
+        bends = p * (1 - p) + rng.uniform(-1e-5, 1e-5, 300)
+        opened = rounded.T @ (bends[:, None] * rounded)
+        fit = replace(
+            fit_at(x, np.asarray(table.labels, float), w, 1e-9),
+            curvature=opened,
+            error=1e-5 * float((x**2).sum(axis=0).max()),
+            cells_off=holders * unit / 2,
+        )
+        if apart == 0.0:
+            with pytest.raises(DataError, match="collinear"):
+                refuse_collinear(fit)
+            continue
+        # Bounds of entries are above what the column has for itself, which is told all the same.
+        assert fit.error > 10 * np.linalg.eigvalsh(opened)[0]
+        refuse_collinear(fit)
+        exact = x.T @ ((p * (1 - p))[:, None] * x)
+        ratio = np.diag(np.linalg.inv(opened)) / np.diag(np.linalg.inv(exact))
+        assert np.abs(np.sqrt(ratio) - 1).max() < 0.05
 
 
 # ── separation, and steps of Newton's, held against linear programs and exact optima ──────────

@@ -98,6 +98,8 @@ class FitStatistics(StaysHere):
         No ‖x‖² of a sample is above it, in units of training; infinite: nobody knows.
     sites
         How many parties took part.
+    cells_off
+        How far a cell is from the one that matrices are made of; zero: they are the same.
     proved, reached
         Where weights go without a penalty, what is proved of them, and P at most and P* at least.
     """
@@ -121,6 +123,7 @@ class FitStatistics(StaysHere):
     gap: float | None
     longest_row: float
     sites: int
+    cells_off: float = 0.0
     proved: Certified | None = None
     reached: tuple[float, float] | None = None
 

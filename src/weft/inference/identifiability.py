@@ -10,9 +10,9 @@ from weft.inference.fit_statistics import FitStatistics
 
 #: Below this part of its variance, what a column has for itself is rounding.
 _NOTHING_OF_ITS_OWN = 1e-9
-#: What entries of a matrix are off, as a share of the bound for that: on breast cancer, sealed, the
-#: largest was 1/200 to 1/370 of it.
-_OF_THE_BOUND = 5e-3
+#: So many times what rounded cells can have for themselves, what a column has is its own: rounding
+#: of cells then makes standard errors off by a twentieth at most, one by the square root of this.
+_TIMES_ROUNDING = 400.0
 #: Parts of a combination below this share of the largest are not named.
 _NAMED = 0.05
 
@@ -24,7 +24,17 @@ def refuse_unidentified(fit: FitStatistics) -> None:
 
 
 def refuse_collinear(fit: FitStatistics) -> None:
-    """Refuse columns that say the same, by name."""
+    """Refuse columns that say the same, by name.
+
+    The matrices of a sealed run are X̃ᵀ diag(c) X̃, of cells X̃ = X + Δ that are rounded and of
+    curvatures c that are off, and nothing else is: sums of whole numbers are exact. Along u it is
+    Σ c (x̃·u)², so wrong curvatures change it by a share of itself, and neither make up nor hide
+    what columns have for themselves. Cells do: where x·u = 0 for all samples it is Σ c (Δ·u)² ≤
+    k·δ²·Σ c for a u of length one, no cell being off by more than δ; and elsewhere its square root
+    is off by no more than the square root of that. Bounds of entries (`FitStatistics.error`), in
+    which errors of all samples add up as nothing makes them do, say much less: they are a million
+    times what collinear columns were found to have.
+    """
     sizes = np.sqrt(np.maximum(np.diag(fit.curvature), 0.0))
     empty = sizes**2 <= fit.error
     if empty.any():
@@ -33,7 +43,7 @@ def refuse_collinear(fit: FitStatistics) -> None:
             "samples that are undecided, being the same for all of them; leave it out"
         )
     alike = fit.curvature / np.outer(sizes, sizes)
-    off = _OF_THE_BOUND * fit.error / float((sizes**2).min())
+    off = _TIMES_ROUNDING * _made_up_by_cells(fit) / float((sizes**2).min())
     values, vectors = np.linalg.eigh(alike)
     if values[0] <= max(_NOTHING_OF_ITS_OWN, off):
         part = np.abs(vectors[:, 0])
@@ -42,6 +52,14 @@ def refuse_collinear(fit: FitStatistics) -> None:
             f"there are no standard errors: the columns {_listed(named)} add up to the same for "
             "all samples (they are collinear); leave one of them out"
         )
+
+
+def _made_up_by_cells(fit: FitStatistics) -> float:
+    """What columns that are collinear seem to have for themselves, at most: k·δ²·Σ c."""
+    total = fit.samples * fit.loss.smoothness
+    if fit.names[-1] == "(intercept)":
+        total = float(fit.curvature[-1, -1] / fit.to_raw[-1, -1] ** 2)
+    return 0.0 if fit.cells_off == 0.0 else len(fit.names) * fit.cells_off**2 * total
 
 
 def _refuse_separated(fit: FitStatistics) -> None:

@@ -25,6 +25,7 @@ from weft.inference.row_statistics import matrices_in, numbers_of, slopes_in, to
 from weft.losses import Loss
 from weft.matching.id_normalization import normal_features
 from weft.protocol.message import malformed
+from weft.solvers.sealed.digit_widths import CELL_BITS
 from weft.solvers.settings import Settings
 
 
@@ -52,6 +53,7 @@ class _Matrices(NamedTuple):
     totals: Totals | None
     samples: int
     longest_row: float
+    cells_off: float = 0.0
 
 
 def infer(
@@ -115,6 +117,7 @@ def _fit(
         gap=_gap(model),
         longest_row=found.longest_row,
         sites=len(slices),
+        cells_off=found.cells_off,
     )
     return without_stand_in(fit) if settings.frees_weights else fit
 
@@ -140,6 +143,8 @@ def _of_moments(moments: SecondMoments, slices: Sequence[ModelSlice]) -> _Matric
         totals=None,
         samples=count,
         longest_row=part.longest_row,
+        # Each holder of a cell rounds its part.
+        cells_off=len(slices) * 2.0 ** -(CELL_BITS + 1),
     )
 
 
