@@ -16,7 +16,7 @@ from nvflare.app_common.job_schedulers.job_scheduler import SCHEDULE_RESULT_OK
 from nvflare.app_common.storages.filesystem_storage import FilesystemStorage
 
 from weft.errors import ConfigError
-from weft.network.engine.admin_session import _info, places_of
+from weft.network.engine.admin_session import info_of, places_of
 from weft.network.engine.coordinator_job import submitter_of
 from weft.network.engine.server_only_jobs import RunScheduler
 from weft.network.engine.write_job import ENDING, FORGETS, ending_file
@@ -168,7 +168,7 @@ def test_a_run_whose_process_died_goes_on_before_others_begin(engine):
     # Neither the name of another's run nor a run that could not begin goes first.
     engine.submit("a1", "carl")
     again = engine.submit("a1", "anna")
-    places = places_of([_info(engine.meta(job)) for job in engine_jobs(engine)])
+    places = places_of([info_of(engine.meta(job)) for job in engine_jobs(engine)])
     assert places[again] == 1
     assert engine.begin() == "a1"
     assert engine.meta(again)["status"] == "RUNNING"
@@ -200,7 +200,7 @@ def test_more_than_may_wait_for_one_submitter_is_refused_and_told(engine):
     assert [engine.meta(job)["status"] for job in jobs] == [
         "SUBMITTED", "FINISHED:CAN_NOT_SCHEDULE", "SUBMITTED",
     ]  # fmt: skip
-    told = _info(engine.meta(jobs[1]))
+    told = info_of(engine.meta(jobs[1]))
     assert told.never_began
     assert told.words == "failed"
     assert "anna has 1 runs in the queue already" in told.ending.sentence

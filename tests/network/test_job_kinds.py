@@ -11,7 +11,6 @@ from typing import ClassVar
 import pytest
 from toys import MemoryTransport, Place, Toy, ToyRequest, toy
 
-from weft.cli.network import report_text
 from weft.config.read_config import OTHER_KINDS, read_any_config, read_config
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.party_key_pairs import Identity
@@ -27,6 +26,7 @@ from weft.network.run_progress import Progress, Report
 from weft.network.run_results import RESULTS
 from weft.network.site_member import SiteMember
 from weft.network.site_models import ModelSavingParty
+from weft.network.status_text import report_text
 from weft.network.submitter_results import write_out
 from weft.network.task_from_config import task_of
 from weft.plugins import _Added

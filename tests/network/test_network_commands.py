@@ -37,6 +37,7 @@ from weft.network.run_queue import QueueLimits, Submission
 from weft.network.serve_settings import read_serve_settings, write_serve_settings
 from weft.network.site_member import load_member
 from weft.network.site_models import ModelSavingParty
+from weft.network.status_text import report_text
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.base import Record
 from weft.solvers.settings import Settings
@@ -66,7 +67,6 @@ def site(place, tmp_path, monkeypatch):
     [
         (["serve"], "south", "weft serve needs the coordinator's"),
         (["join"], "coordinator", "weft join needs a site's"),
-        (["status"], "coordinator", "weft submit needs a submitter's"),
         (["stop"], "south", "weft submit needs a submitter's"),
     ],
 )
@@ -203,7 +203,7 @@ def test_a_submission_with_half_a_reader_or_a_full_folder_is_refused(place, weft
 
 def test_a_line_about_a_run_says_who_answers_and_what_it_cost():
     record = asdict(Record(3, 1, 9, 2e6, 1e6, 0.0, 0.0, primal=0.5, gap=0.01, certified_at=2))
-    line = network.report_text(
+    line = report_text(
         Report(
             run="a",
             state="running",

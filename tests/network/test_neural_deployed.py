@@ -25,7 +25,6 @@ from neural_sites import (
 )
 from toys import Crashed, MemoryTransport
 
-from weft.cli.network import report_text
 from weft.crypto.keys import ephemeral_keys
 from weft.errors import ConfigError, ProtocolError
 from weft.guards import OPEN, Terms
@@ -36,6 +35,7 @@ from weft.network.installed_job_kinds import read_task
 from weft.network.presence_replay import Presence, ReplayedPresence
 from weft.network.run_progress import Progress
 from weft.network.run_results import RESULTS
+from weft.network.status_text import report_text
 from weft.network.submitter_results import write_out
 from weft.network.task_from_config import task_of
 from weft.privacy.agreement import Limits, SitePolicy

@@ -195,9 +195,9 @@ def test_the_doctor_says_whether_the_process_of_a_kit_lives(kit, name, weft):
 
     def found(**fields):
         write_pulse(opened.home, Pulse(kind=opened.kind, weft="0", began=now, **fields))
-        return kit_health._process(opened)
+        return kit_health.examine_process(opened)
 
-    assert kit_health._process(opened).found == f"weft {verb} does not run"
+    assert kit_health.examine_process(opened).found == f"weft {verb} does not run"
     assert found(beat=now - 60, ready=True, seen=now).found.endswith("no sign of life for 60 s")
     assert found(beat=now).state == "bad"
     assert found(beat=now, ready=True, seen=now).state == "good"

@@ -47,7 +47,10 @@ class Browser:
         return self._send("POST", f"{self._session}/{path}", body)
 
     def open(self, path):
-        self._post("url", url=path.resolve().as_uri())
+        self.visit(path.resolve().as_uri())
+
+    def visit(self, address):
+        self._post("url", url=address)
         self.wait("return document.readyState === 'complete'")
 
     def wait(self, script, seconds=30):
@@ -65,6 +68,11 @@ class Browser:
         """A real click at the element's middle, which fails where something lies above it."""
         found = self._post("element", using="css selector", value=selector)[_ELEMENT]
         self._post(f"element/{found}/click")
+
+    def press(self, key):
+        """A key, for whatever has the focus."""
+        for kind in ("rawKeyDown", "keyUp"):
+            self.devtools("Input.dispatchKeyEvent", type=kind, key=key, code=key)
 
     def type(self, selector, text):
         """Take the place of what a field holds."""

@@ -25,6 +25,7 @@ from weft.cli.init import init
 from weft.cli.keys import keys
 from weft.cli.kits import kits
 from weft.cli.ledger import ledger
+from weft.cli.live_page import console
 from weft.cli.network import join, serve, status, stop
 from weft.cli.predict import predict
 from weft.cli.report import report
@@ -94,6 +95,7 @@ _app.command(epilog="Example: weft submit anna config.toml --keys keys --party n
 _app.command(epilog="Example: weft status anna")(status)
 _app.command(epilog="Example: weft stop anna")(stop)
 _app.command(epilog="Example: weft doctor north")(doctor)
+_app.command(epilog="Example: weft console kits/coordinator")(console)
 
 data = typer.Typer(no_args_is_help=True, help="Data sets that come by name.")
 data.command("list", epilog="Example: weft data list")(data_list)

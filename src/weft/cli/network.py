@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 if TYPE_CHECKING:
+    from weft.network.console.federation_view import RunRow
     from weft.network.engine.admin_session import RunInfo, Session
     from weft.network.join_settings import JoinSettings
     from weft.network.kits.open_kit import Kit
-    from weft.network.run_progress import Report
 
 KitFolder = Annotated[
     Path,
@@ -322,36 +322,31 @@ def _settled(kit: Kit, given: dict[str, Any], *, no_policy: bool = False) -> Joi
 def status(kit: KitFolder, json: AsJson = False) -> None:
     """Say which parties are connected, how runs get on, for whom they wait, and who is next.
 
-    With a site's kit, the runs that the site takes or took part in; nothing is asked then.
+    With a submitter's kit the coordinator is asked. With the coordinator's own its files are
+    enough, whether or not weft serve runs. With a site's kit, the runs that the site takes or took
+    part in; nothing is asked then.
     """
     from weft import __version__
     from weft.cli.console import say, say_json
     from weft.network.kits.open_kit import Kit
 
-    if Kit.inspect(kit).kind == "site":
+    kind = Kit.inspect(kit).kind
+    if kind == "site":
         _say_own(Kit.open(kit), json)
         return
-    with _session(kit) as session:
-        from weft.network.engine.admin_session import places_of
-
-        parties = session.connected()
-        # A run that was gone on with has several jobs, of which the newest counts.
-        newest: dict[str, RunInfo] = {}
-        jobs = session.runs()
-        for found in jobs:
-            newest.setdefault(found.run, found)
-        places = places_of(jobs)
-        entries = [_entry(session, run, places.get(run.job)) for run in newest.values()]
+    parties, rows, trouble = _seen(kit) if kind == "coordinator" else _asked(kit)
+    entries = [_entry(row) for row in rows]
     if json:
         say_json({"weft": __version__, "connected": parties, "runs": entries})
         return
-    say(f"Connected: {', '.join(parties) or 'no party'}.")
+    say(f"{trouble}." if trouble else f"Connected: {', '.join(parties) or 'no party'}.")
     if not entries:
         say("No run yet.")
+    queued = sum(1 for entry in entries if entry["place"])
     for entry in entries:
         where = f" · {entry['progress']}" if entry["progress"] else ""
-        why = f": {entry['sentence']}" if entry["state"] == "failed" else ""
-        place = f", {entry['place']} of {len(places)} in the queue" if entry["place"] else ""
+        why = f": {entry['sentence']}" if entry["state"] in ("failed", "interrupted") else ""
+        place = f", {entry['place']} of {queued} in the queue" if entry["place"] else ""
         whose = f" by {entry['submitter']}" if entry["submitter"] else ""
         told = f"{entry['state']}{place}, submitted {entry['submitted']}{whose}"
         say(f"{entry['run']}: {told}{where}{why}")
@@ -360,7 +355,30 @@ def status(kit: KitFolder, json: AsJson = False) -> None:
             told = ", ".join(f"{name} {version}" for name, version in others.items())
             say(f"  other versions of Weft than here ({__version__}): {told}")
         if entry["wait"]:
+            from weft.network.status_text import wait_text
+
             say(f"  {wait_text(entry['wait'])}")
+
+
+def _asked(kit: Path) -> tuple[list[str], list[RunRow], str]:
+    """Who is connected, and all runs, as the coordinator tells a submitter."""
+    with _session(kit) as session:
+        from weft.network.console.submitter_view import FollowedRun, told_runs
+
+        return session.connected(), told_runs(session, lambda run: FollowedRun()), ""
+
+
+def _seen(kit: Path) -> tuple[list[str], list[RunRow], str]:
+    """The same from the coordinator's own files, and what is wrong with its process."""
+    from weft.network.engine import require_engine
+    from weft.network.kits.open_kit import Kit
+
+    require_engine()
+    from weft.network.console.coordinator_view import CoordinatorView
+
+    view = CoordinatorView(Kit.open(kit)).look()
+    connected = [site.name for site in view.sites if site.state == "connected"]
+    return connected, view.runs, "" if view.state == "good" else view.sentence
 
 
 def _say_own(kit: Kit, json: bool) -> None:
@@ -475,48 +493,15 @@ def _session(kit: Path) -> Session:
     return Session(opened)
 
 
-def _entry(session: Session, run: RunInfo, place: int | None) -> dict[str, Any]:
+#: What weft status tells of a run.
+_TOLD = (
+    *("run", "state", "sentence", "submitted", "submitter", "place", "progress", "versions"),
+    "wait",
+)
+
+
+def _entry(row: RunRow) -> dict[str, Any]:
     from msgspec import to_builtins
 
-    report = None if run.ended or place else session.progress(run.job, 0)
-    progress = ""
-    if report is not None and report.records:
-        progress = report_text(report)
-    # A job outlives its run by seconds, in which it answers itself.
-    ending = run.ending if report is None else report
-    return {
-        "run": run.run,
-        "state": run.words if report is None else report.state,
-        "sentence": "" if ending is None else ending.sentence,
-        "submitted": run.submitted,
-        "submitter": "" if run.submission is None else run.submission.submitter,
-        "place": place,
-        "progress": progress,
-        "versions": {} if ending is None else ending.versions,
-        "wait": None if report is None or report.wait is None else to_builtins(report.wait),
-    }
-
-
-def wait_text(wait: dict[str, Any]) -> str:
-    """For whom a run waits, with what, since when and until when, in one line."""
-    from weft.report.page.phase_names import name_of
-
-    names, why = ", ".join(wait["parties"]), f" ({wait['why']})" if wait["why"] else ""
-    return (
-        f"waits for {names}{why}: {name_of(wait['phase']).lower()}, since {wait['seconds']} s, for "
-        f"{wait['limit']} s at most"
-    )
-
-
-def report_text(report: Report) -> str:
-    """Where a deployed run stands, in one line."""
-    from weft.network.installed_job_kinds import JOB_KINDS
-
-    record, parties, away = report.records[-1], report.parties, report.away
-    kind = JOB_KINDS.get(report.kind)
-    # Others may run what is not installed here; the list of runs must not fail for it.
-    told = f"a job of kind '{report.kind}'" if kind is None else kind.progress_text(record)
-    size = (record["bytes_down"] + record["bytes_up"]) / 1e6
-    there = len(parties) - len(away)
-    missing = f", without {', '.join(sorted(away))}" if away else ""
-    return f"{told} · {size:.1f} MB · {there} of {len(parties)} parties{missing}"
+    plain = to_builtins(row)
+    return {name: plain[name] for name in _TOLD}

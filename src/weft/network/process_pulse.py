@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -43,7 +44,7 @@ class SeenSite(msgspec.Struct, frozen=True, kw_only=True):
     there: bool = True
     version: str = ""
 
-    def state(self, now: float) -> str:
+    def state(self, now: float) -> Literal["connected", "silent", "gone"]:
         """``connected``, ``silent`` (no heartbeats for long) or ``gone``."""
         if not self.there:
             return "gone"

@@ -129,7 +129,7 @@ LINEAR: Mapping[str, Any] = {
     **dict.fromkeys(
         (
             *("name", "stopped", "solver", "lambda", "choice", "iterations"),
-            *("exposed", "exposure_reached"),
+            *("exposed", "exposure_reached", "exposed_parties"),
         ),
         exact,
     ),

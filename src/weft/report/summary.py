@@ -50,8 +50,9 @@ def summarise(
     ``settings`` are as they were given. ``path`` has an entry for every λ of a run over several λ
     or folds, else None, and ``choice`` says which of them is released. ``evaluation`` is
     about samples that folds left out, of a classifier, else None. ``exposed`` is a sentence on
-    what the run has shown, and ``exposure_reached`` whether somebody can work out what it should
-    not know from it. ``phases`` are the meter's counts, and ``cohorts`` say who holds how much,
+    what the run has shown, ``exposure_reached`` whether somebody can work out what it should
+    not know from it, and ``exposed_parties`` are those that the sentence names, or None where
+    nobody counted. ``phases`` are the meter's counts, and ``cohorts`` say who holds how much,
     without any id. A number that is not finite is None.
 
     Parameters
@@ -91,6 +92,7 @@ def summarise(
         "exposure_reached": exposure_reached(
             trained.exposed, trained.settings.coordinator_sees, trained.settings.cipher
         ),
+        "exposed_parties": None if trained.exposed is None else list(trained.exposed),
         "cost": _cost(trained),
         "phases": trained.meter.to_dict(),
         "encryption": _encryption(trained, encryption),

@@ -171,7 +171,7 @@ class Session:
         """All jobs that the server knows, the newest first."""
         with _worded(), _quiet():
             found = self._engine.list_jobs(detailed=True, reverse=True)
-        return [_info(entry) for entry in found]
+        return [info_of(entry) for entry in found]
 
     def stop(self, job: str) -> None:
         """End a job; its run can be resumed."""
@@ -208,7 +208,8 @@ class _Silent(WeftError):
     """A job does not answer because it has not begun yet, or is over."""
 
 
-def _info(entry: dict[str, Any]) -> RunInfo:
+def info_of(entry: dict[str, Any]) -> RunInfo:
+    """A job, from the engine's notes of it."""
     known = submission_of(entry)
     return RunInfo(
         run=known.run,
@@ -280,7 +281,7 @@ def _trouble(error: Exception) -> NoCoordinator:
     )
 
 
-__all__ = ["NoCoordinator", "RunInfo", "Session", "Unreachable", "is_over", "places_of"]
+__all__ = ["NoCoordinator", "RunInfo", "Session", "Unreachable", "info_of", "is_over", "places_of"]
 
 # ── abandoning a run ──────────────────────────────────────────────────────────────────────────────
 

@@ -57,11 +57,16 @@ def examine_kit(kit: Kit, *, running: bool = False) -> list[Symptom]:
         Whether a process is expected to run with the kit, and to be connected.
     """
     found = [*_certificates(kit), _closed(kit), _disk(kit), _memory(), _versions(), _reach(kit)]
-    return [*found, _process(kit)] if running else found
+    return [*found, examine_process(kit)] if running else found
 
 
-def _process(kit: Kit) -> Symptom:
-    """``weft serve`` or ``weft join`` lives, and is connected."""
+def examine_machine(kit: Kit) -> list[Symptom]:
+    """What can be looked at every few seconds, and names no path."""
+    return [*_certificates(kit), _disk(kit), _memory(), _versions()]
+
+
+def examine_process(kit: Kit) -> Symptom:
+    """Whether ``weft serve`` or ``weft join`` lives, and is connected."""
     if kit.kind == "submitter":
         raise ConfigError(
             f"nothing runs with the kit of a submitter; ask about a coordinator's or a site's kit, "

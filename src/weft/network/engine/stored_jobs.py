@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +10,8 @@ import msgspec
 from nvflare.apis.job_def import JobMetaKey, RunStatus
 
 from weft.network.engine.write_job import ENDING, FORGETS
+from weft.network.kits.engine_settings import engine_folder
+from weft.network.kits.open_kit import Kit
 from weft.network.run_progress import Report
 from weft.network.run_queue import Submission
 
@@ -56,3 +58,15 @@ def _seconds(stamp: Any) -> float:
         return datetime.fromisoformat(str(stamp)).timestamp()
     except ValueError:
         return 0.0
+
+
+def stored_jobs(kit: Kit) -> Iterator[dict[str, Any]]:
+    """The engine's notes of all jobs in a coordinator's kit, whether or not its server runs."""
+    for path in (engine_folder(kit.path) / "jobs").glob("*/meta"):
+        try:
+            found = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        except (OSError, msgspec.MsgspecError):
+            # It is being deleted, or is none of ours.
+            continue
+        if JobMetaKey.JOB_ID.value in found and JobMetaKey.STATUS.value in found:
+            yield found

@@ -28,7 +28,7 @@ def el(tag: str, /, *children: object, **attributes: object) -> Html:
         elif value is not None and value is not False:
             given.append(f' {shown}="{escape(str(value))}"')
     opened = f"<{tag}{''.join(given)}>"
-    if tag in ("meta", "input", "br"):
+    if tag in ("meta", "link", "input", "br"):
         return Html(opened)
     return Html(f"{opened}{join(children)}</{tag}>")
 

@@ -105,10 +105,10 @@ def page_of(source: Source) -> str:
 
 def document(title: str, main: Html, *, version: str, data: dict[str, Any] | None = None) -> str:
     """A whole file around the main part of a page; without data it needs no script."""
-    style, scripts = _asset("page.css"), list[Html]()
+    style, scripts = asset("page.css"), list[Html]()
     script = Html()
     if data is not None:
-        script = Html("\n".join(_asset(name) for name in _SCRIPTS))
+        script = Html("\n".join(asset(name) for name in _SCRIPTS))
         scripts = [embedded(finite(data), "data"), el("script", script)]
     body = el(
         "body",
@@ -132,15 +132,17 @@ def document(title: str, main: Html, *, version: str, data: dict[str, Any] | Non
 def _policy(style: str, script: str) -> str:
     """Nothing from outside, and inside only this style and this script."""
     return (
-        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
+        f"default-src 'none'; style-src '{digest(style)}'; script-src '{digest(script)}'; "
         "base-uri 'none'; form-action 'none'"
     )
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
+    """By which a policy allows this style or script, and no other."""
     return f"sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}"
 
 
 @cache
-def _asset(name: str) -> Html:
+def asset(name: str) -> Html:
+    """A style or a script of pages."""
     return Html(files("weft.report.page").joinpath(name).read_text("utf-8"))

@@ -1,0 +1,190 @@
+"""A federation from the coordinator's folder: its files are enough, nobody is asked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from weft import __version__
+from weft.errors import WeftError
+from weft.network.console.federation_view import (
+    ExposureRow,
+    FederationView,
+    RunRow,
+    SiteRow,
+    newest_first,
+    parties_elsewhere,
+)
+from weft.network.discard_run import TASK
+from weft.network.engine.admin_session import RunInfo, info_of, places_of
+from weft.network.engine.kit_health import examine_machine, examine_process
+from weft.network.engine.stored_jobs import stored_jobs
+from weft.network.kits.open_kit import Kit
+from weft.network.process_pulse import Pulse, living_pulse, read_pulse
+from weft.network.run_description import check_run
+from weft.network.run_figures import RunFigures, figures_of_run
+from weft.network.run_progress import Report
+from weft.network.run_results import RESULTS, SUMMARY
+from weft.network.status_text import report_text
+
+_INTERRUPTED = "weft serve does not run; the run goes on when it does"
+_FROM = (
+    "Of {runs} whose results the coordinator still has. What parties showed each other in sums, by "
+    "sample, is in their own ledgers only."
+)
+
+
+class CoordinatorView:
+    """What the coordinator's kit has to show."""
+
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+        #: What was read of files that do not change, by path, with the time of the file.
+        self._read: dict[Path, tuple[int, Any]] = {}
+
+    def close(self) -> None:
+        """Files are all it looks at."""
+
+    def look(self) -> FederationView:
+        kit, pulse = self._kit, living_pulse(self._kit.home)
+        process = examine_process(kit)
+        runs = self._runs(pulse is not None)
+        summaries = [found for row in runs if (found := self._summary(row.run)) is not None]
+        sites = _sites(read_pulse(kit.home), living=pulse is not None)
+        sites += parties_elsewhere(sites, runs, "away" if pulse is not None else "unknown")
+        counted = f"{len(summaries)} run{'' if len(summaries) == 1 else 's'}"
+        return FederationView(
+            kind=kit.kind,
+            owner=kit.name,
+            federation=kit.federation,
+            weft=__version__,
+            now=time.time(),
+            state="good" if process.state == "good" else "bad",
+            sentence=pulse.sentence if pulse is not None and pulse.well else process.found,
+            symptoms=[process, *examine_machine(kit)],
+            sites=sites,
+            runs=newest_first(runs),
+            exposure=_exposure(summaries),
+            exposure_from=_FROM.format(runs=counted),
+        )
+
+    def _runs(self, served: bool) -> list[RunRow]:
+        jobs = sorted(
+            (info_of(meta) for meta in stored_jobs(self._kit)),
+            key=lambda job: job.submission.submitted if job.submission else 0.0,
+            reverse=True,
+        )
+        # A run that was gone on with has several jobs, of which the newest counts.
+        newest: dict[str, RunInfo] = {}
+        for job in jobs:
+            newest.setdefault(job.run, job)
+        places = places_of(jobs)
+        return [self._row(job, places.get(job.job), served) for job in newest.values()]
+
+    def _row(self, job: RunInfo, place: int | None, served: bool) -> RunRow:
+        figures = self._figures(job.run)
+        report = figures.report if figures is not None else None
+        ending = job.ending or report
+        state, sentence = job.words, "" if ending is None else ending.sentence
+        if not job.ended and place is None:
+            state = report.state if report is not None and job.going else state
+            if not served:
+                state, sentence = "interrupted", _INTERRUPTED
+        summary = self._summary(job.run) or {}
+        return RunRow(
+            run=job.run,
+            state=state,
+            sentence=sentence,
+            submitted=job.submitted,
+            submitter=job.submission.submitter if job.submission else "",
+            place=place,
+            progress="" if report is None or not report.records else report_text(report),
+            versions=_versions(report, ending),
+            wait=report.wait if report is not None and state in ("starting", "running") else None,
+            parties=[] if report is None else report.parties,
+            away={} if report is None or job.ended else report.away,
+            curve=[] if figures is None else figures.curve,
+            asked=self._asked(job.run),
+            exposed=str(summary.get("exposed") or ""),
+            reached=summary.get("exposure_reached"),
+        )
+
+    def _figures(self, run: str) -> RunFigures | None:
+        return figures_of_run(self._kit.home, run) if _is_name(run) else None
+
+    def _summary(self, run: str) -> dict[str, Any] | None:
+        path = self._kit.runs / run / RESULTS / SUMMARY
+        found = self._kept(path, _plain) if _is_name(run) else None
+        return found if isinstance(found, dict) else None
+
+    def _asked(self, run: str) -> float | None:
+        task = self._kept(self._kit.runs / run / TASK, _plain) if _is_name(run) else None
+        settings = task.get("settings") if isinstance(task, dict) else None
+        asked = settings.get("gap") if isinstance(settings, dict) else None
+        return float(asked) if isinstance(asked, int | float) else None
+
+    def _kept(self, path: Path, read: Callable[[bytes], Any]) -> Any:
+        """What a file holds, read anew where it has changed; None where it cannot be read."""
+        try:
+            stamp = path.stat().st_mtime_ns
+            if self._read.get(path, (-1, None))[0] != stamp:
+                self._read[path] = stamp, read(path.read_bytes())
+        except (OSError, msgspec.MsgspecError):
+            return None
+        return self._read[path][1]
+
+
+def _plain(content: bytes) -> Any:
+    return msgspec.json.decode(content)
+
+
+def _is_name(run: str) -> bool:
+    """Whether a run's name, which its submitter chose, can be one of a folder."""
+    try:
+        check_run(run)
+    except WeftError:
+        return False
+    return True
+
+
+def _versions(report: Report | None, ending: Report | None) -> dict[str, str]:
+    told = report.versions if report is not None and report.versions else None
+    return told or ({} if ending is None else ending.versions)
+
+
+def _sites(pulse: Pulse | None, *, living: bool) -> list[SiteRow]:
+    if pulse is None:
+        return []
+    now = time.time()
+    return [
+        SiteRow(
+            name=name,
+            state=site.state(now) if living else "unknown",
+            since=site.since if living else 0.0,
+            seen=site.seen,
+            version=site.version,
+        )
+        for name, site in sorted(pulse.sites.items())
+    ]
+
+
+def _exposure(summaries: list[dict[str, Any]]) -> list[ExposureRow]:
+    """What is known of every party, over all runs that left a summary."""
+    rows: dict[str, ExposureRow] = {}
+    for summary in summaries:
+        noise = (summary.get("settings") or {}).get("noise") or {}
+        named = summary.get("exposed_parties") or []
+        for party in (summary.get("federation") or {}).get("parties") or []:
+            row = rows.get(party, ExposureRow(party=party, runs=0, reached=0))
+            rows[party] = msgspec.structs.replace(
+                row,
+                runs=row.runs + 1,
+                reached=(row.reached or 0) + (party in named),
+                epsilon=row.epsilon + float(noise.get("epsilon") or 0.0),
+                delta=row.delta + float(noise.get("delta") or 0.0),
+            )
+    return [rows[party] for party in sorted(rows)]
