@@ -76,6 +76,22 @@ def test_nine_commands_leave_a_folder_with_keys_kit_and_signed_roster(founded):
     assert not (world / "coordinator" / "coordinator" / "keys").exists()
 
 
+def test_who_comes_later_gets_a_kit_of_the_same_authority(founded, tmp_path):
+    """As docs/federation-life.md says: the inviter writes the file that letters did without."""
+    world, _ = founded
+    shutil.copytree(world / "north" / "north" / "authority", tmp_path / "authority")
+    lines = ['name = "three clinics"', 'host = "localhost"', "port = 8002"]
+    for kind, name in [*(("site", name) for name in (*MEMBERS, "east")), ("submitter", "a@b.org")]:
+        lines += [f"[[{kind}]]", f'name = "{name}"', 'organisation = "clinic"']
+    (tmp_path / "federation.toml").write_text("\n".join(lines))
+    with pytest.raises(SystemExit) as stop:
+        main(["federation", "add", str(tmp_path / "federation.toml"), "east", "--out",
+              str(tmp_path / "authority")])  # fmt: skip
+    assert not stop.value.code
+    east = Kit.open(tmp_path / "authority" / "east", "site")
+    assert east.fingerprint == Kit.open(world / "north" / "north", "site").fingerprint
+
+
 def rewritten(path, writer, **changes):
     """A letter with another content, signed by whoever rewrote it."""
     found = json.loads(path.read_text())

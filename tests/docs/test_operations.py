@@ -12,7 +12,7 @@ from typer.main import get_command
 from weft.cli import command_line
 
 #: Pages that somebody on call types from.
-PAGES = ("operations.md", "deploy.md", "kits.md")
+PAGES = ("operations.md", "deploy.md", "kits.md", "federation-life.md")
 
 
 def commands(page):

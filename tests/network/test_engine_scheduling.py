@@ -203,7 +203,7 @@ def test_more_than_may_wait_for_one_submitter_is_refused_and_told(engine):
     told = info_of(engine.meta(jobs[1]))
     assert told.never_began
     assert told.words == "failed"
-    assert "anna has 1 runs in the queue already" in told.ending.sentence
+    assert "anna has 1 run in the queue already" in told.ending.sentence
 
 
 class Store:

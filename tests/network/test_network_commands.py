@@ -452,7 +452,8 @@ class Release:
     saved_models = Party.saved_models
 
     def __init__(self):
-        self.model, self.coefficient_table, self.full, self.saved = self, None, False, 0
+        self.model, self.full, self.saved = self, False, 0
+        self.coefficient_table = self.correlation_table = None
 
     def replaying(self):
         """As a party has it."""

@@ -20,6 +20,7 @@ from weft.cli.describe import describe
 from weft.cli.doctor import doctor
 from weft.cli.export import export
 from weft.cli.federation import federation
+from weft.cli.federation_life import life
 from weft.cli.founding import founding
 from weft.cli.init import init
 from weft.cli.keys import keys
@@ -28,6 +29,7 @@ from weft.cli.ledger import ledger
 from weft.cli.live_page import console
 from weft.cli.network import join, serve, status, stop
 from weft.cli.predict import predict
+from weft.cli.prune import prune
 from weft.cli.report import report
 from weft.cli.split import data_list, split
 from weft.cli.submit import submit
@@ -96,6 +98,7 @@ _app.command(epilog="Example: weft status anna")(status)
 _app.command(epilog="Example: weft stop anna")(stop)
 _app.command(epilog="Example: weft doctor north")(doctor)
 _app.command(epilog="Example: weft console kits/coordinator")(console)
+_app.command(epilog="Example: weft prune coordinator --older-than 90")(prune)
 
 data = typer.Typer(no_args_is_help=True, help="Data sets that come by name.")
 data.command("list", epilog="Example: weft data list")(data_list)
@@ -103,6 +106,7 @@ _app.add_typer(data, name="data")
 _app.add_typer(keys, name="keys")
 federation.add_typer(founding)
 federation.add_typer(kits)
+federation.add_typer(life)
 _app.add_typer(federation, name="federation")
 
 

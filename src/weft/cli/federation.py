@@ -168,7 +168,7 @@ def draft(
         matching=matching or (),
         rows=_rows(rows or []),
         serial=serial,
-        expires=_day(expires),
+        expires=day_of(expires),
     )
     write_roster(roster, drafted, new=True)
     say(
@@ -178,7 +178,7 @@ def draft(
     )
 
 
-def _day(given: str | None) -> date | None:
+def day_of(given: str | None) -> date | None:
     """The last day of a roster: as given, ``never``, or in a year."""
     from datetime import UTC, date, datetime, timedelta
 

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 kits = typer.Typer(rich_markup_mode="markdown")
 
-_Plan = Annotated[
+PlanFile = Annotated[
     Path,
     typer.Argument(metavar="FEDERATION.toml", help="Name, host, port, sites and submitters."),
 ]
-_Requests = Annotated[
+RequestsFolder = Annotated[
     Path | None,
     typer.Option(metavar="FOLDER", help="Signing requests (*.csr) of those who made their keys."),
 ]
@@ -29,11 +29,11 @@ _Requests = Annotated[
 
 @kits.command(epilog="Example: weft federation new federation.toml --out kits --requests requests")
 def new(
-    plan: _Plan,
+    plan: PlanFile,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="New folder for the kits.")] = Path(
         "kits"
     ),
-    requests: _Requests = None,
+    requests: RequestsFolder = None,
 ) -> None:
     """Make a start-up kit for the coordinator, each site and each submitter.
 
@@ -47,27 +47,27 @@ def new(
     from weft.report.number_format import count
 
     federation = read_plan(plan)
-    made = provision(federation, out, _requested(requests))
+    made = provision(federation, out, requested_keys(requests))
     say(
         f"Federation '{federation.name}': the coordinator at {federation.host}:{federation.port}, "
         f"{count(len(federation.sites), 'site')}, "
         f"{count(len(federation.submitters), 'submitter')}.",
-        *_authority_words(made),
-        *_parcel_words(made),
+        *authority_words(made),
+        *parcel_words(made),
         *_remarks(federation),
     )
 
 
 @kits.command(epilog="Example: weft federation add federation.toml --out kits west")
 def add(
-    plan: _Plan,
+    plan: PlanFile,
     names: Annotated[
         list[str], typer.Argument(metavar="NAME...", help="Sites or submitters to make kits for.")
     ],
     out: Annotated[
         Path, typer.Option(metavar="FOLDER", help="The folder that 'weft federation new' made.")
     ] = Path("kits"),
-    requests: _Requests = None,
+    requests: RequestsFolder = None,
 ) -> None:
     """Make kits for sites or submitters that came later; nobody else needs a new one.
 
@@ -78,8 +78,8 @@ def add(
     from weft.network.kits.federation_plan import read_plan
     from weft.network.kits.provisioning import add_to
 
-    made = add_to(read_plan(plan), out, names, _requested(requests))
-    say(*_authority_words(made), *_parcel_words(made))
+    made = add_to(read_plan(plan), out, names, requested_keys(requests))
+    say(*authority_words(made), *parcel_words(made))
 
 
 @kits.command(epilog="Example: weft federation request north --out north-request")
@@ -118,16 +118,33 @@ def install(
         Path | None,
         typer.Option(metavar="FOLDER", help="New folder for the kit; default: beside the archive."),
     ] = None,
+    renew: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="KIT", help="A kit that expires: put the new certificate in, keep the rest."
+        ),
+    ] = None,
+    new_authority: Annotated[
+        bool,
+        typer.Option("--new-authority", help="With --renew: the federation was provisioned anew."),
+    ] = False,
 ) -> None:
     """Complete a kit with the key that was made on this machine.
 
     Compare the authority's fingerprint with what the organiser told you by telephone or on paper:
-    whoever relays the kit could have exchanged it.
+    whoever relays the kit could have exchanged it. With --renew KIT, while nothing runs with it,
+    certificate and key of a kit are replaced; its settings, ledger, models and runs stay.
     """
     from weft.cli.console import say
+    from weft.errors import ConfigError
     from weft.network.kits.install_kit import install as complete
 
-    kit = complete(archive, request, out)
+    if renew is not None and out is not None:
+        raise ConfigError("--renew and --out exclude each other; give one of them")
+    if renew is None:
+        kit = complete(archive, request, out)
+    else:
+        kit = _renewed(archive, request, renew, new_authority=new_authority)
     say(
         *_kit_words(kit),
         f"- {request} is not needed any more; the kit has the key now",
@@ -164,7 +181,21 @@ def kit(
     Kit.open(path)
 
 
-def _requested(folder: Path | None) -> dict[str, RSAPublicKey] | None:
+def _renewed(archive: Path, request: Path, path: Path, *, new_authority: bool) -> Kit:
+    """The kit with a new certificate; refused while something runs with it."""
+    from contextlib import nullcontext
+
+    from weft.network.join_settings import exclusive_use
+    from weft.network.kits.install_kit import renew
+    from weft.network.kits.open_kit import Kit
+
+    old = Kit.inspect(path)
+    old.prepare()
+    with exclusive_use(old) if old.kind == "site" else nullcontext():
+        return renew(archive, request, old, new_authority=new_authority)
+
+
+def requested_keys(folder: Path | None) -> dict[str, RSAPublicKey] | None:
     from weft.network.kits.certificate_requests import read_requests
 
     return None if folder is None else read_requests(folder)
@@ -173,7 +204,7 @@ def _requested(folder: Path | None) -> dict[str, RSAPublicKey] | None:
 # ── words ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _authority_words(made: Provisioned) -> list[str]:
+def authority_words(made: Provisioned) -> list[str]:
     return [
         f"Authority {made.fingerprint}",
         f"- {made.authority} decides who takes part: it is secret; back it up, and keep it offline",
@@ -181,7 +212,7 @@ def _authority_words(made: Provisioned) -> list[str]:
     ]
 
 
-def _parcel_words(made: Provisioned) -> list[str]:
+def parcel_words(made: Provisioned) -> list[str]:
     lines = []
     for issued in made.kits:
         lines += ["", *_kit_lines(issued)]

@@ -30,7 +30,7 @@ log = logging.getLogger("weft.coordinator")
 #: Seconds between two tries to go on with a party that was away.
 _WAIT = 1.0
 #: More names in the folder of a run.
-_SECRET, _JOURNAL = "run", "journal.weft"
+_SECRET, JOURNAL = "run", "journal.weft"
 
 
 def coordinate_run(
@@ -68,7 +68,7 @@ def coordinate_run(
     with locked(folder / TASK):
         task = _kept_task(folder, task, submitter)
         # A journal that is still there means a kill before all parties knew that it was over.
-        if (folder / RESULTS).is_dir() and not (folder / _JOURNAL).exists():
+        if (folder / RESULTS).is_dir() and not (folder / JOURNAL).exists():
             log.info("run %s: was over already", progress.run)
             return
         _run_to_end(open_transport(task.parties), folder, task, progress, record)
@@ -87,7 +87,7 @@ def _run_to_end(
             _run(transport, folder, task, progress, record)
             return
         except PartyAway as away:
-            reached = (folder / _JOURNAL).stat().st_size
+            reached = (folder / JOURNAL).stat().st_size
             if reached != size:
                 since, size = clock.now(), reached
                 log.info("run %s: waits, for %s", progress.run, away)
@@ -99,7 +99,7 @@ def _run_to_end(
 
 def _run(transport: Transport, folder: Path, task: Task, progress: Progress, record: bool) -> None:
     recorder = _recorder(folder, task, record)
-    journal = Journal(folder / _JOURNAL)
+    journal = Journal(folder / JOURNAL)
     kind = job_kind_of(task)
     timeouts = Timeouts(setup=task.setup, work=task.timeout, setup_phases=kind.setup_phases)
     progress.waits.patience = task.patience
@@ -142,7 +142,7 @@ def _run(transport: Transport, folder: Path, task: Task, progress: Progress, rec
             # The parties were told, and there is nothing to resume.
             delete_folder(folder)
     # It holds ciphertext or weights of parties, and is not needed any more.
-    Journal(folder / _JOURNAL).delete()
+    Journal(folder / JOURNAL).delete()
 
 
 def _recorder(folder: Path, task: Task, record: bool) -> Recorder | None:

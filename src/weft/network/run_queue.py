@@ -14,6 +14,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from weft.report.number_format import count
+
 #: Each has a process at the coordinator, and a session at every site, of which a site keeps eight
 #: (`weft.network.secure_session`).
 MOST_AT_ONCE = 4
@@ -39,9 +41,9 @@ class QueueLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def refuses(self, submitter: str) -> str:
         """Why one more run of a submitter is not queued."""
         return (
-            f"{submitter} has {self.each_waiting} runs in the queue already, which is as many as "
-            "the coordinator lets wait for one submitter; submit it again when some are over, or "
-            "take one out with weft stop"
+            f"{submitter} has {count(self.each_waiting, 'run')} in the queue already, which is as "
+            "many as the coordinator lets wait for one submitter; submit it again when some are "
+            "over, or take one out with weft stop"
         )
 
 

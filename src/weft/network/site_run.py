@@ -23,7 +23,8 @@ from weft.network.versions import check_version
 from weft.protocol import Fields, Message, Phase, fields_of, pack, phase_named, unpack
 from weft.protocol.transcript import TRANSCRIPT_BYTES, reply_hash
 from weft.report.json_values import rounded
-from weft.storage.atomic_files import StorageError
+from weft.storage.atomic_files import DamagedFile, StorageError
+from weft.storage.folder_origin import is_original, mark_origin
 from weft.storage.journal import Journal
 
 log = logging.getLogger("weft.site")
@@ -127,6 +128,7 @@ class SiteRun:
             raise
         try:
             self._read()
+            self._check_origin()
         except WeftError:
             self.leave()
             raise
@@ -152,6 +154,7 @@ class SiteRun:
     def begin(self, hello: Hello) -> Fields:
         """Open the party of a new run; it answers with its announcement."""
         opened = self._open_party(PartyRequest(self.run, unpack(hello.plan), self._memory))
+        mark_origin(self._folder)
         self._journal.append(encode(hello))
         self._plan, self._opened = hello.plan, opened
         return opened.announcement
@@ -263,6 +266,17 @@ class SiteRun:
                 self._plan = envelope.plan
             elif isinstance(envelope, Work):
                 self._numbers.append(envelope.number)
+
+    def _check_origin(self) -> None:
+        """Refuse to go on from an older state: what it drew since would be drawn again."""
+        if self.begun and not is_original(self._folder):
+            raise DamagedFile(
+                f"{self._folder} was copied or restored from a backup, and a run that goes on from "
+                f"there would use pads a second time; drop it with weft join KIT --forget "
+                f"{self.run}, and start a new run",
+                told="has restored its files of this run from a backup, and would use pads a "
+                "second time; start a new run",
+            )
 
     def _note_answer(self, number: int) -> None:
         """Write down that an envelope was answered, before the reply leaves."""

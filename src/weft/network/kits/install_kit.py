@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from uuid import uuid4
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
@@ -20,10 +21,11 @@ from weft.network.kits.certificates import (
     read_certificate,
     read_key,
 )
+from weft.network.kits.coordinator_address import last_move, vouched_move
 from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.kits.open_kit import Kit
 from weft.network.kits.provisioning import read_archive, write_kit
-from weft.storage.atomic_files import StorageError
+from weft.storage.atomic_files import StorageError, write_private
 
 
 def install(archive: Path, folder: Path, out: Path | None = None) -> Kit:
@@ -56,6 +58,64 @@ def install(archive: Path, folder: Path, out: Path | None = None) -> Kit:
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return Kit.open(target)
+
+
+def renew(archive: Path, folder: Path, kit: Kit, *, new_authority: bool = False) -> Kit:
+    """Put a new certificate and key into a kit; all that Weft keeps in it stays.
+
+    Parameters
+    ----------
+    archive, folder
+        As for `install`.
+    kit
+        The kit as it is. Nothing may run with it.
+    new_authority
+        Whether the federation was provisioned anew; else another authority is refused.
+
+    Raises
+    ------
+    ConfigError
+        The archive is of another owner, federation, authority or address.
+    """
+    files = read_archive(archive)
+    name, key = _own_key(folder)
+    base = _check_archive(archive, files, name, key)
+    with TemporaryDirectory() as place:
+        draft = Path(place) / "kit"
+        write_kit(draft, {**files, f"startup/{base}.key": key_bytes(key)})
+        _check_successor(archive, kit, Kit.open(draft), new_authority=new_authority)
+    # One after the other: what is interrupted does not open, and can be done again.
+    for file, content in {f"startup/{base}.key": key_bytes(key), **files}.items():
+        write_private(kit.path / file, content)
+    return Kit.open(kit.path)
+
+
+def _check_successor(archive: Path, old: Kit, new: Kit, *, new_authority: bool) -> None:
+    for what, before, now in (
+        ("kind", old.kind, new.kind),
+        ("name", old.name, new.name),
+        ("federation", old.federation, new.federation),
+    ):
+        if before != now:
+            raise ConfigError(
+                f"{archive} has the {what} '{now}', but {old.path} has '{before}'; renew a kit "
+                "with one that was made for it"
+            )
+    if old.fingerprint != new.fingerprint and not new_authority:
+        raise ConfigError(
+            f"{archive} is of another authority ({new.fingerprint[:19]} …) than {old.path}; if the "
+            "organiser has provisioned the federation anew, compare the whole fingerprint by "
+            "telephone ('weft federation install' without --renew shows it) and add --new-authority"
+        )
+    # The coordinator's certificate has its host, which the authority signed; of others, only a
+    # letter of the authority changes the address.
+    moved = old.kind != "coordinator" and (old.host, old.port) != (new.host, new.port)
+    if moved and not new_authority and vouched_move(new) <= last_move(old):
+        raise ConfigError(
+            f"{archive} has the coordinator at {new.host}:{new.port}, but {old.path} at "
+            f"{old.host}:{old.port}; let the old kit follow the organiser's letter first "
+            "('weft federation follow')"
+        )
 
 
 def _own_key(folder: Path) -> tuple[str, RSAPrivateKey]:

@@ -31,7 +31,8 @@ from weft.network.kits.certificates import (
     read_certificate,
     read_key,
 )
-from weft.network.kits.engine_settings import SUBMITTER_ROLE, Kind, settings_of
+from weft.network.kits.coordinator_address import ADDRESS, Address, read_address
+from weft.network.kits.engine_settings import COORDINATOR, SUBMITTER_ROLE, Kind, settings_of
 from weft.network.kits.federation_plan import FederationPlan, Recipient
 from weft.network.kits.open_kit import packed_json
 from weft.storage.atomic_files import StorageError, write_private
@@ -42,6 +43,7 @@ _NAMES = {
     "startup/server.crt",
     "startup/client.crt",
     "startup/rootCA.pem",
+    f"startup/{ADDRESS}",
     "local/resources.json",
     "local/authorization.json",
     "local/comm_config.json",
@@ -179,15 +181,65 @@ def add_to(
     chosen = [known[name] for name in dict.fromkeys(names)]
     _check_requested(requested or {}, chosen)
     authority = _read_authority(out / AUTHORITY, plan)
-    for one in chosen:
+    _check_places(out, chosen)
+    with _added(out) as draft:
+        kits = _issue_all(plan, chosen, authority, draft, out, requested or {})
+    return Provisioned(out / AUTHORITY, fingerprint(authority.certificate), kits)
+
+
+def move_coordinator(
+    plan: FederationPlan, out: Path, requested: Mapping[str, RSAPublicKey] | None = None
+) -> tuple[Provisioned, Path]:
+    """Make a kit for a coordinator at another host or port, and a letter that tells all others.
+
+    Parameters
+    ----------
+    plan
+        The federation, with the new host and port.
+    out
+        The folder that `provision` made.
+
+    Returns
+    -------
+    Provisioned, Path
+        The coordinator's kit, and the letter.
+    """
+    (one,) = (one for one in plan.recipients if one.name == COORDINATOR)
+    _check_requested(requested or {}, [one])
+    folder = out / AUTHORITY
+    authority, record = _open_authority(folder)
+    if plan.name != record.name:
+        raise _other_federation("name", plan.name, record.name, folder)
+    if (plan.host, plan.port) == (record.host, record.port):
+        raise ConfigError(
+            f"the coordinator is at {plan.host}:{plan.port} already; write its new host or port "
+            "into federation.toml first"
+        )
+    _check_places(out, [one])
+    before = folder / ADDRESS
+    number = 1 + (read_address(before).number if before.exists() else 0)
+    told = Address(federation=plan.name, host=plan.host, port=plan.port, number=number)
+    letter = told.signed_by(authority).to_json()
+    # Who needs a kit later finds the same letter in it.
+    write_private(before, letter)
+    with _added(out) as draft:
+        kits = _issue_all(plan, [one], authority, draft, out, requested or {})
+        write_private(draft / f"moved-{number}.json", letter)
+    _write_record(folder, plan)
+    return (
+        Provisioned(folder, fingerprint(authority.certificate), kits),
+        out / f"moved-{number}.json",
+    )
+
+
+def _check_places(out: Path, recipients: Sequence[Recipient]) -> None:
+    """Refuse to make kits where there are some."""
+    for one in recipients:
         for path in (out / one.name, _archive(out, one)):
             if os.path.lexists(path):
                 raise ConfigError(
                     f"{path} exists already; move it away if '{one.name}' is to get a new kit"
                 )
-    with _added(out) as draft:
-        kits = _issue_all(plan, chosen, authority, draft, out, requested or {})
-    return Provisioned(out / AUTHORITY, fingerprint(authority.certificate), kits)
 
 
 # ── kits ──────────────────────────────────────────────────────────────────────────────────────
@@ -226,6 +278,8 @@ def _issue(
     }
     files[f"startup/{base}.crt"] = pem(certificate)
     files["startup/rootCA.pem"] = pem(authority.certificate)
+    if (out / AUTHORITY / ADDRESS).exists():
+        files[f"startup/{ADDRESS}"] = (out / AUTHORITY / ADDRESS).read_bytes()
     expires = certificate.not_valid_after_utc
     if key is None:
         write_archive(_archive(draft, one), files)
@@ -263,11 +317,33 @@ def _write_authority(folder: Path, authority: Authority, plan: FederationPlan) -
     folder.mkdir(mode=0o700)
     write_private(folder / "ca.key", key_bytes(authority.key))
     write_private(folder / "ca.crt", pem(authority.certificate))
+    _write_record(folder, plan)
+
+
+def _write_record(folder: Path, plan: FederationPlan) -> None:
     record = _Record(plan.name, plan.host, plan.port)
     write_private(folder / "federation.json", msgspec.json.encode(record) + b"\n")
 
 
 def _read_authority(folder: Path, plan: FederationPlan) -> Authority:
+    """The authority of a federation, which must be at the place that the plan has."""
+    authority, record = _open_authority(folder)
+    for field in ("name", "host", "port"):
+        now, then = getattr(plan, field), getattr(record, field)
+        if now != then:
+            raise _other_federation(field, now, then, folder)
+    return authority
+
+
+def _other_federation(field: str, now: object, then: object, folder: Path) -> ConfigError:
+    mend = "" if field == "name" else ", say that it moves with 'weft federation move'"
+    return ConfigError(
+        f"federation.toml has {field} = {now!r}, but {folder} was made for {then!r}; change it "
+        f"back{mend}, or provision anew in another folder"
+    )
+
+
+def _open_authority(folder: Path) -> tuple[Authority, _Record]:
     try:
         record = msgspec.json.decode((folder / "federation.json").read_bytes(), type=_Record)
         certificate = read_certificate((folder / "ca.crt").read_bytes())
@@ -286,14 +362,7 @@ def _read_authority(folder: Path, plan: FederationPlan) -> Authority:
         or name_of(certificate) != record.name
     ):
         raise ConfigError(f"{folder} is damaged; copy it back from a backup")
-    for field in ("name", "host", "port"):
-        now, then = getattr(plan, field), getattr(record, field)
-        if now != then:
-            raise ConfigError(
-                f"federation.toml has {field} = {now!r}, but {folder} was made for {then!r}; "
-                "change it back, or provision anew in another folder"
-            )
-    return authority
+    return authority, record
 
 
 # ── all or nothing ────────────────────────────────────────────────────────────────────────────

@@ -202,22 +202,94 @@ def draft_roster(
     return SignedRoster.draft(charter)
 
 
+def amend_roster(
+    roster: SignedRoster,
+    cards: Sequence[Card],
+    *,
+    remove: Collection[str] = (),
+    labels: Collection[str] = (),
+    model: Collection[str] = (),
+    matching: Collection[str] = (),
+    expires: date | None = None,
+) -> SignedRoster:
+    """The next roster of a federation, unsigned: the same terms and roles, other members or keys.
+
+    Parameters
+    ----------
+    roster
+        The one that counts now.
+    cards
+        Of members that come, and of members that have new keys.
+    remove
+        Members that leave.
+    labels, model, matching
+        Which of those that come bring labels, get the model, and hold a matching key.
+    """
+    charter = roster.charter
+    known = [member.name for member in charter.members]
+    coming = [card for card in cards if card.name not in known]
+    for name in remove:
+        if name not in known or name in {card.name for card in cards}:
+            raise ConfigError(
+                f"'{name}' cannot be removed, for the members are {', '.join(known)}, and who has "
+                "a card stays; correct the name"
+            )
+    for what, names in (("labels", labels), ("model", model), ("matching", matching)):
+        _refuse_strangers(what, names, [card.name for card in coming])
+    renewed = {card.name: card for card in cards}
+    roles: dict[Role, Collection[str]] = {
+        "data": [card.name for card in coming],
+        "labels": labels,
+        "matching": matching,
+        "model": model,
+    }
+    members = [
+        _renewed(member, renewed.get(member.name))
+        for member in charter.members
+        if member.name not in remove
+    ]
+    members += [_member(card, roles, None) for card in coming]
+    return SignedRoster.draft(
+        msgspec.structs.replace(
+            charter, members=tuple(members), serial=charter.serial + 1, expires=expires
+        )
+    )
+
+
+def _renewed(member: Member, card: Card | None) -> Member:
+    """A member as it was, with the keys of its card."""
+    if card is None:
+        return member
+    if "matching" in member.roles and card.matching_key is None:
+        raise _no_matching_key(card)
+    return msgspec.structs.replace(
+        member,
+        signing=card.signing,
+        sealing=card.sealing,
+        matching_key=card.matching_key if "matching" in member.roles else None,
+    )
+
+
+def _no_matching_key(card: Card) -> ConfigError:
+    return ConfigError(
+        f"the card of '{card.name}' has no matching key, which the role matching takes; let its "
+        "site make the card with 'weft federation join'"
+    )
+
+
 def _refuse_strangers(what: str, names: Iterable[str], known: Sequence[str]) -> None:
     strange = [name for name in names if name not in known]
     if strange:
         raise ConfigError(
-            f"--{what} names '{strange[0]}', but the members are {', '.join(known)}; correct the "
-            "name"
+            f"--{what} names '{strange[0]}', which is none of {', '.join(known) or 'nobody'}; "
+            "correct the name"
         )
 
 
 def _member(card: Card, roles: Mapping[Role, Collection[str]], rows: int | None) -> Member:
     own = tuple(role for role, names in roles.items() if card.name in names)
     if "matching" in own and card.matching_key is None:
-        raise ConfigError(
-            f"the card of '{card.name}' has no matching key, which the role matching takes; let "
-            "its site make the card with 'weft federation join'"
-        )
+        raise _no_matching_key(card)
     return Member(
         name=card.name,
         signing=card.signing,
