@@ -536,3 +536,18 @@ def test_tables_are_sums_of_values_at_mixtures(loss):
         often = 1.0 if used is None else used
         mixed = [(loss.value(a * z + b * target, y) * often).sum(axis=0) for a, b in steps]
         np.testing.assert_allclose(found, mixed, rtol=1e-12)
+
+
+def test_tables_of_logistic_losses_have_all_digits_however_small():
+    far = [-700.0, -50.0, -3.0, -1e-9, 0.0, 1e-9, 0.5, 3.0, 36.0, 100.0, 650.0]
+    one, none = np.ones((1, 1)), np.zeros((1, 1))
+    for margin in [*far, *np.random.default_rng(3).normal(0, 5, 50).tolist()]:
+        found = Logistic().table(margin * one, none, one, np.array([[[1.0], [0.0]]]))[0, 0]
+        with localcontext() as context:
+            context.prec = 400
+            exact = (1 + (-Decimal(margin)).exp()).ln()
+            assert abs(Decimal(float(found)) / exact - 1) < 5e-16
+    edges = np.array([[np.inf], [-np.inf]])
+    found = Logistic().table(edges[:1], none, one, np.array([[[1.0], [0.0]]]))
+    assert found[0, 0] < 1e-300
+    assert np.isposinf(Logistic().table(edges[1:], none, one, np.array([[[1.0], [0.0]]])))

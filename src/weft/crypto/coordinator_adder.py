@@ -115,9 +115,9 @@ class Adder:
 
 
 class Part(NamedTuple):
-    """What one party sent for some slots, without the header."""
+    """What one party sent for some slots, without the header; a view, since blocks are large."""
 
-    body: bytes
+    body: memoryview
     slots: int
     party: str
 
@@ -345,7 +345,7 @@ def _each(
     at = 0
     for part in parts:
         try:
-            add(units(slots[at : at + part.slots]), part.body)
+            add(units(slots[at : at + part.slots]), bytes(part.body))
         except ProtocolError as error:
             raise ProtocolError(f"the block from party {part.party}: {error}") from None
         at += part.slots

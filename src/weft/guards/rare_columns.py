@@ -18,6 +18,9 @@ from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats, Ints
 
+#: Rows that are compared at a time.
+_AT_ONCE = 20_000
+
 
 def rare_columns(block: Floats | sp.csr_array, group: Ints, least: int) -> Flags:
     """(groups × columns) where some samples of a group differ from the rest, but too few.
@@ -31,7 +34,7 @@ def rare_columns(block: Floats | sp.csr_array, group: Ints, least: int) -> Flags
         if not len(rows):
             continue
         if isinstance(block, np.ndarray):
-            different = _different(_comparable(block, rows), least)
+            different = _different_dense(block, rows, least)
         else:
             different = _different_sparse(sp.csr_array(block[rows]), least)
         found[number] = (different > 0) & (different < least)
@@ -78,13 +81,32 @@ def _comparable(block: Floats, rows: Ints) -> Floats:
     return np.where(np.isnan(some), np.inf, some)
 
 
+def _different_dense(block: Floats, rows: Ints, least: int) -> NDArray[np.int64]:
+    """As `_different`, of rows of a block, without a copy of them all."""
+    if len(rows) <= max(_AT_ONCE, 2 * least):
+        return _different(_comparable(block, rows), least)
+    common = _middle(_comparable(block, rows[: 2 * least - 1]), least)
+    different = np.zeros(block.shape[1], np.int64)
+    for start in range(0, len(rows), _AT_ONCE):
+        different += (_comparable(block, rows[start : start + _AT_ONCE]) != common).sum(axis=0)
+        if (different >= least).all():
+            break
+    return different
+
+
+def _middle(values: Floats, least: int) -> Floats:
+    """What more than half of 2·least − 1 values are, per column, if fewer than ``least`` differ."""
+    middle: Floats = np.sort(values, axis=0)[least - 1]
+    return middle
+
+
 def _different(values: Floats, least: int) -> NDArray[np.int64]:
     """Per column, how many entries differ from the most common value, if they are fewer than
     ``least``; else some number that is not smaller."""
     if len(values) >= 2 * least - 1:
         # Fewer than ``least`` differ: so more than half of these have the common value.
-        first = np.sort(values[: 2 * least - 1], axis=0)
-        return np.asarray((values != first[least - 1]).sum(axis=0), np.int64)
+        common = _middle(values[: 2 * least - 1], least)
+        return np.asarray((values != common).sum(axis=0), np.int64)
     ordered = np.sort(values, axis=0)
     longest = np.ones(values.shape[1], np.int64)
     run = longest.copy()

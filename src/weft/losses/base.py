@@ -22,7 +22,7 @@ DOMAIN_TOLERANCE = 1e-9
 # Room for α above the largest label where the loss does not bound it.
 _ROOM = 256.0
 # Samples per band of a table of losses, so that a band stays in the processor's cache.
-BAND = 4096
+_BAND = 4096
 
 
 @dataclass(frozen=True)
@@ -141,8 +141,8 @@ class Loss(ABC):
         self, z: Array, target: Array, y: Array, steps: Array, mask: Flags, out: Array
     ) -> None:
         """Add Σ_i l to ``out``; an empty mask lets all samples count."""
-        for start in range(0, len(z), BAND):
-            band = slice(start, start + BAND)
+        for start in range(0, len(z), _BAND):
+            band = slice(start, start + _BAND)
             part, aim, labels = z[band], target[band], y[band]
             for k, (here, there) in enumerate(steps):
                 losses = self.value(here * part + there * aim, labels)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import product
 from typing import ClassVar, Literal
 
 import numpy as np
 from scipy.special import expit, xlog1py, xlogy
 
-from weft.losses.base import BAND, Array, Flags, Loss, check_parameter
+from weft.losses.base import Array, Flags, Loss, check_parameter
 from weft.losses.compiled_loops import hinge_table
 from weft.losses.dual_steps import logistic_step, margin_step
+from weft.losses.logistic_table import logistic_table
 
 
 class MarginLoss(Loss):
@@ -153,28 +153,13 @@ class Logistic(MarginLoss):
     def _add_table(
         self, z: Array, target: Array, y: Array, steps: Array, mask: Flags, out: Array
     ) -> None:
-        """Add the losses, each step in memory that the one before has used: half of the time of
-        tables made of :meth:`value`."""
-        room = np.empty((2, min(BAND, len(z))))
-        for start, column in product(range(0, len(z), BAND), range(z.shape[1])):
-            band = slice(start, start + BAND), column
-            here, there = y[band] * z[band], y[band] * target[band]
-            margin, below = room[0, : len(here)], room[1, : len(here)]
-            for k, (one, other) in enumerate(steps[:, :, column].tolist()):
-                np.multiply(here, one, out=margin)
-                np.multiply(there, other, out=below)
-                margin += below
-                # log(1 + e^{−|m|}) + (|m| − m)/2, of which the second part is exact.
-                np.abs(margin, out=below)
-                np.subtract(below, margin, out=margin)
-                margin *= 0.5
-                np.negative(below, out=below)
-                np.exp(below, out=below)
-                np.log1p(below, out=below)
-                margin += below
-                if mask.size:
-                    margin *= mask[band]
-                out[k, column] += margin.sum()
+        """Add the losses in one pass."""
+        # One type of each argument: the compiler would compile anew for others.
+        z, target, y, here, there, used = (
+            np.ascontiguousarray(x, np.float64)
+            for x in (z, target, y, steps[:, 0], steps[:, 1], mask)
+        )
+        logistic_table(z, target, y, here, there, used, out)
 
     def conjugate_inside(self, a: Array, y: Array) -> Array:
         """Return p log p + (1 − p) log(1 − p) with p = ya, and 0 log 0 = 0."""

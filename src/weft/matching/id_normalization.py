@@ -33,7 +33,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from weft.array_types import Ints
-from weft.crypto.primitives.keyed_hashes import Strings
+from weft.crypto.primitives.keyed_hashes import Strings, keyed_hashes
 from weft.errors import DataError
 
 Names = NDArray[np.object_]
@@ -55,6 +55,8 @@ _ZEROS = re.compile(r"(?<![0-9])0+(?=[0-9])")
 MOST_BYTES = 2**16 - 1
 #: Of how many ids of a party bare forms are compared.
 MOST_BARE = 4096
+#: Of the hashes by which these are chosen: no secret, and the same at all parties.
+_SAMPLE_KEY = b"weft bare forms"
 #: Nothing so short has a longer form: four bytes a character, of which a loose form has up to four.
 _SHORT = MOST_BYTES // 16
 #: Signs within names of columns that people write in many ways.
@@ -138,20 +140,29 @@ def loose_ids(normal: Names) -> Names:
 
 def own_loose_forms(normal: Names) -> tuple[Ints, Names]:
     """Which normal ids have a loose form that differs from them, and these forms."""
-    lines = Strings.of_lines(normal.tolist())
+    rows = _rows_to_loosen(Strings.of_lines(normal.tolist()))
+    forms = _loosened(normal[rows].tolist())
+    differs = np.flatnonzero(forms != normal[rows])
+    return rows[differs], forms[differs]
+
+
+def _rows_to_loosen(lines: Strings) -> Ints:
+    """Which of some lines hold anything that a loose form drops, or letters beyond ASCII.
+
+    Few ids of most tables do; only they are looked at as text.
+    """
     signs = lines.content
-    # Few ids of most tables have anything to drop; only they are looked at as text.
     digit = (signs >= ord("0")) & (signs <= ord("9"))
     dropped = ~(digit | ((signs >= ord("a")) & (signs <= ord("z")))) & (signs != ord("\n"))
     leading = digit & (signs == ord("0"))
     leading[1:] &= ~digit[:-1]
     leading[:-1] &= digit[1:]
     dropped |= leading
-    lines_with = np.searchsorted(lines.end, np.flatnonzero(dropped))
-    rows: Ints = np.flatnonzero(np.bincount(lines_with, minlength=len(normal)))
-    forms = _loosened(normal[rows].tolist())
-    differs = np.flatnonzero(forms != normal[rows])
-    return rows[differs], forms[differs]
+    places = np.flatnonzero(dropped)
+    lines_with = np.searchsorted(lines.end, places)
+    inside = places >= lines.start[lines_with]
+    found: Ints = np.flatnonzero(np.bincount(lines_with[inside], minlength=len(lines)))
+    return found
 
 
 def _loosened(items: list[str]) -> Names:
@@ -179,9 +190,8 @@ def common_head(ids: Names) -> str:
 def without_head(head: str, ids: Names) -> Names:
     """Loose forms of ids without what they begin with; those of which nothing is left are
     dropped."""
-    # One pass over all of them: normal ids hold no line breaks.
-    lines = "\n".join(["", *ids.tolist()]).replace("\n" + head, "\n")
-    normal = normal_ids(_names(lines.split("\n")[1:]))
+    rests = _names([text[len(head) :] for text in ids.tolist()])
+    normal = normal_ids(rests)
     return loose_ids(normal[normal != ""])
 
 
@@ -195,18 +205,29 @@ def bare_ids(normal: Sequence[Names]) -> Names:
     head = common_head(ids)
     if not head:
         return ids[:0]
-    bare = without_head(head, ids)
-    if len(bare) <= MOST_BARE:
-        return np.asarray(pd.unique(bare))
-    hashes = pd.util.hash_array(bare, categorize=False)
+    if len(ids) <= MOST_BARE:
+        return np.asarray(pd.unique(without_head(head, ids)))
+    lines = Strings.of_lines(ids.tolist())
+    rests = Strings(lines.content, lines.start + len(head.encode()), lines.end)
+    # Most are bare without their heads; nothing is made of them but hashes.
+    plain = rests.end > rests.start
+    plain[_rows_to_loosen(rests)] = False
+    others = without_head(head, ids[~plain])
+    rows = np.flatnonzero(plain)
+    some = [rests.take(rows), Strings.of_lines(others.tolist())]
+    hashes = np.concatenate([keyed_hashes(_SAMPLE_KEY, part) for part in some])
     taken = 2 * MOST_BARE
     while True:
         # Sorting some is enough, unless most of these are the same form.
-        least = (
-            np.argpartition(hashes, taken)[:taken] if taken < len(bare) else np.arange(len(bare))
-        )
-        found = np.asarray(pd.unique(bare[least[np.argsort(hashes[least], kind="stable")]]))
-        if len(found) >= MOST_BARE or taken >= len(bare):
+        least = np.arange(len(hashes))
+        if taken < len(hashes):
+            least = np.argpartition(hashes, taken)[:taken]
+        least = least[np.argsort(hashes[least], kind="stable")]
+        own, forms = least < len(rows), np.empty(len(least), dtype=object)
+        forms[own] = [text[len(head) :] for text in ids[rows[least[own]]].tolist()]
+        forms[~own] = others[least[~own] - len(rows)]
+        found = np.asarray(pd.unique(forms))
+        if len(found) >= MOST_BARE or taken >= len(hashes):
             return found[:MOST_BARE]
         taken *= 2
 

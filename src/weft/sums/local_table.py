@@ -17,6 +17,12 @@ Block = Floats | sp.csr_array
 
 #: Columns beside each other, up to which a compiled loop beats a product of matrices.
 _FEW_COLUMNS = 4
+#: Cells from which a block stays as its file has it: in the order of slots it would be in memory
+#: twice. Smaller ones are put in order, which saves a detour with every product of some rows.
+LARGE = 1_000_000
+#: Cells that are looked at together where a pass needs room of its own.
+_AT_ONCE = 500_000
+_IN_ORDER = np.zeros(0, np.int32)
 
 
 class LocalTable:
@@ -116,6 +122,10 @@ class DensePiece(Piece):
         super().__init__(row_slots, column_slots, n_rows, n_columns)
         self.block = block
         self._by_rows = block.flags.c_contiguous
+        #: Slots of all rows where these are all slots, none for rows in their order; else None.
+        self._every: Slots | None = _IN_ORDER if self._whole_rows else None
+        if _is_permuted(row_slots, n_rows):
+            self._every = row_slots
 
     def _few(self, width: int) -> bool:
         """Whether a loop over whole rows is faster than BLAS."""
@@ -123,22 +133,22 @@ class DensePiece(Piece):
 
     def products(self, slots: Slots | None, w: Floats, out: Floats) -> None:
         mine = w if self._whole_columns else w.take(self.column_slots, axis=0)
-        if slots is None and self._whole_rows:
+        if slots is None and self._every is not None:
             if self._few(w.shape[1]):
-                _whole_products(self.block, np.ascontiguousarray(mine.T), out)
+                _whole_products(self.block, self._every, np.ascontiguousarray(mine.T), out)
             else:
-                out += self.block @ mine
+                out[_places(self._every)] += self.block @ mine
         else:
             _dense_products(self.block, self._rows(slots), mine, out)
 
     def accumulate(self, slots: Slots | None, change: Floats, v: Floats) -> None:
-        if slots is None and self._whole_rows:
+        if slots is None and self._every is not None:
             if self._few(v.shape[1]):
                 across = np.zeros((v.shape[1], self.block.shape[1]))
-                _whole_accumulate(self.block, change, across)
+                _whole_accumulate(self.block, self._every, change, across)
                 part = across.T
             else:
-                part = self.block.T @ change
+                part = self.block.T @ change[_places(self._every)]
             if self._whole_columns:
                 v += part
             else:
@@ -151,13 +161,14 @@ class DensePiece(Piece):
             v[self.column_slots] += part
 
     def squares(self, weights: Floats | None, out: Floats) -> None:
-        kept = np.flatnonzero(self.row_slots >= 0)
         # In bands, so that a big block is never doubled in memory.
-        bands = self.block.size // 4_000_000
-        for band in np.array_split(kept, bands) if bands > 1 else [kept]:
-            part = self.block[band]
+        rows = max(1, _AT_ONCE // max(1, self.block.shape[1]))
+        for start in range(0, len(self.block), rows):
+            band = slice(start, start + rows)
+            part, slots = self.block[band], self.row_slots[band]
             squared = np.einsum("ij,ij->i", part, part if weights is None else part * weights[band])
-            out[self.row_slots[band], 0] += squared
+            kept = slots >= 0
+            out[slots[kept], 0] += squared[kept]
 
     def compressed(self, shape: tuple[int, int]) -> sp.csr_array:
         row, column = np.nonzero(self.block)
@@ -220,8 +231,7 @@ def build_table(view: PartyView, blocks: Sequence[Block], bias_value: float | No
         piece: Piece
         if isinstance(block, np.ndarray):
             dense = block if cell is None else block * cell
-            if _is_permuted(rows, view.n_rows):
-                # Once in the order of slots, products need no detour: several times faster.
+            if dense.size < LARGE and _is_permuted(rows, view.n_rows):
                 order = np.argsort(rows)
                 dense, rows = dense[order], np.arange(view.n_rows, dtype=np.int32)
                 square = None if square is None else square[order]
@@ -287,11 +297,16 @@ def _scaled(block: sp.csr_array, factors: Floats) -> sp.csr_array:
     return sp.csr_array((block.data * factors, block.indices, block.indptr), shape=block.shape)
 
 
+def _places(slots: Slots) -> Slots | slice:
+    """Where rows lie; none stands for all of them in their order."""
+    return slots if len(slots) else slice(None)
+
+
 def _is_permuted(slots: Slots, n: int) -> bool:
     """Whether these are all slots, in another order than ascending."""
-    if len(slots) != n or _is_range(slots, n):
+    if len(slots) != n or _is_range(slots, n) or (slots < 0).any():
         return False
-    return bool((np.sort(slots) == np.arange(n, dtype=np.int32)).all())
+    return bool((np.bincount(slots, minlength=n) == 1).all())
 
 
 def _is_range(slots: Slots, n: int) -> bool:
@@ -318,22 +333,27 @@ _FAST = {"reassoc", "contract", "nsz"}
 
 
 @numba.njit(cache=True, fastmath=_FAST)
-def _whole_products(block: Any, across: Any, out: Any) -> None:
-    """out += block @ across.T; for a few columns one pass that BLAS takes twice as long for."""
+def _whole_products(block: Any, slots: Any, across: Any, out: Any) -> None:
+    """out[slots] += block @ across.T; for a few columns one pass that BLAS takes twice as long for.
+
+    No ``slots`` stand for all in their order.
+    """
     for i in range(block.shape[0]):
+        s = np.int64(slots[i]) if slots.shape[0] else i
         for c in range(across.shape[0]):
             total = 0.0
             for j in range(block.shape[1]):
                 total += block[i, j] * across[c, j]
-            out[i, c] += total
+            out[s, c] += total
 
 
 @numba.njit(cache=True, fastmath=_FAST)
-def _whole_accumulate(block: Any, change: Any, across: Any) -> None:
-    """across += (block.T @ change).T, likewise."""
+def _whole_accumulate(block: Any, slots: Any, change: Any, across: Any) -> None:
+    """across += (block.T @ change[slots]).T, likewise."""
     for i in range(block.shape[0]):
+        s = np.int64(slots[i]) if slots.shape[0] else i
         for c in range(change.shape[1]):
-            a = change[i, c]
+            a = change[s, c]
             if a != 0.0:
                 for j in range(block.shape[1]):
                     across[c, j] += block[i, j] * a

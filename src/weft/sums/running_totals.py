@@ -121,7 +121,7 @@ class Totals:
             if packed[:HEAD] != head:
                 self._refuse(packed, self._where(party, iteration), pad_id, count)
             names.append(party)
-            parts.append(Part(packed[HEAD:], count, party))
+            parts.append(Part(memoryview(packed)[HEAD:], count, party))
         slots = self._slots(names, chosen, iteration)
         adder.cost.added += width * len(slots)
         return names, parts, slots, np.array([part.slots for part in parts], np.int64)

@@ -354,11 +354,12 @@ class Cipher(ABC):
 
     # ── parts ─────────────────────────────────────────────────────────────────────────────
 
-    def _pack(self, kind: str, shape: tuple[int, ...], body: bytes) -> bytes:
+    def _pack(self, kind: str, shape: tuple[int, ...], *body: bytes) -> bytes:
         pad_id = self.newest = self.pad_id
         if not pad_id:
             raise ProtocolError(f"a request for {WHAT[kind]} has no number; the run stops")
-        return head_of(self.name, kind, self.key, pad_id, shape[0], shape[1]) + body
+        head = head_of(self.name, kind, self.key, pad_id, shape[0], shape[1])
+        return b"".join((head, *body))
 
     def _words(self, total: Incoming) -> WordBlock:
         """Pad ids, words and tags of a block of words."""

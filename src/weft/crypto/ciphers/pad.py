@@ -53,13 +53,13 @@ class Pad(Cipher):
             refuse_older()
         if hidden.status == 1:
             self._untie(hidden, sent, minus)
-        return self._pack(kind, values.shape, self._close(hidden.words) + hidden.tags.tobytes())
+        return self._pack(kind, values.shape, self._close(hidden.words), hidden.tags.tobytes())
 
     def _propose(self, sent: Outgoing) -> bytes:
         """A block under a new pad alone."""
         kind, slots, values = sent[:3]
         hidden = self._streams[kind].hide(KIND_CODES[kind], slots, values, self.pad_id)
-        return self._pack(kind, values.shape, self._close(hidden.words) + hidden.tags.tobytes())
+        return self._pack(kind, values.shape, self._close(hidden.words), hidden.tags.tobytes())
 
     def _post(self, sent: Outgoing, old: Integers, cohorts: Flags | None) -> bytes:
         return self._propose(sent)

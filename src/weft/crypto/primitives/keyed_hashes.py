@@ -23,6 +23,10 @@ Words = NDArray[np.uint64]
 #: Fewer strings than this are not worth a compiled loop, which the first process has to compile.
 _FEW = 2_000
 _BLOCK = 128
+#: Strings side by side: enough that loops over them are worth beginning, and all stay in the cache.
+_LANES = 128
+_ZERO, _ONES, _1 = np.uint64(0), np.uint64((1 << 64) - 1), np.uint64(1)
+_16, _24, _32, _40, _48, _63 = map(np.uint64, (16, 24, 32, 40, 48, 63))
 
 _IV = np.array(
     [
@@ -108,10 +112,11 @@ def keyed_hashes(key: bytes, strings: Strings, tails: Tails | None = None) -> Wo
     state = _IV.copy()
     state[0] ^= np.uint64(0x01010000 ^ (len(key) << 8) ^ 8)
     block = np.frombuffer(key.ljust(_BLOCK, b"\x00"), np.uint64)
+    nothing = _one_by_one(key, NO_TAILS, None)[0]
     behind = tails or Tails(NO_TAILS, np.zeros(len(strings), np.int64))
     out = np.empty(len(strings), np.uint64)
     _hash_all(
-        _IV, _SIGMA, state, block,
+        _IV, _SIGMA, state, block, nothing,
         strings.content, strings.start, strings.end,
         behind.tails.content, behind.tails.start, behind.tails.end, behind.of, out,
     )  # fmt: skip
@@ -132,71 +137,96 @@ def _one_by_one(key: bytes, strings: Strings, tails: Tails | None) -> Words:
 # ── in machine code ──────────────────────────────────────────────────────────────────────
 
 
-@numba.njit(cache=True, inline="always")
-def _right(x: Any, count: int) -> Any:
-    return (x >> np.uint64(count)) | (x << np.uint64(64 - count))
+#
+# Strings are hashed side by side, ``_LANES`` at a time: every loop over them is one that the
+# compiler turns into vector instructions.
 
 
 @numba.njit(cache=True)
-def _mix(a: Any, b: Any, c: Any, d: Any, x: Any, y: Any) -> Any:
-    a = a + b + x
-    d = _right(d ^ a, 32)
-    c = c + d
-    b = _right(b ^ c, 24)
-    a = a + b + y
-    d = _right(d ^ a, 16)
-    c = c + d
-    b = _right(b ^ c, 63)
-    return a, b, c, d
+def _mix(a: Any, b: Any, c: Any, d: Any, x: Any, y: Any) -> None:
+    for i in range(a.shape[0]):
+        va = a[i] + b[i] + x[i]
+        turned = d[i] ^ va
+        vd = (turned >> _32) | (turned << _32)
+        vc = c[i] + vd
+        turned = b[i] ^ vc
+        vb = (turned >> _24) | (turned << _40)
+        va = va + vb + y[i]
+        turned = vd ^ va
+        vd = (turned >> _16) | (turned << _48)
+        vc = vc + vd
+        turned = vb ^ vc
+        a[i], b[i], c[i], d[i] = va, (turned >> _63) | (turned << _1), vc, vd
 
 
 @numba.njit(cache=True)
-def _compress(iv: Any, sigma: Any, h: Any, m: Any, count: int, last: bool, out: Any) -> None:
-    """out = F(h, m); ``count`` bytes with this block, which may be the last."""
-    v0, v1, v2, v3, v4, v5, v6, v7 = h[0], h[1], h[2], h[3], h[4], h[5], h[6], h[7]
-    v8, v9, v10, v11 = iv[0], iv[1], iv[2], iv[3]
-    v12, v13, v14, v15 = iv[4] ^ np.uint64(count), iv[5], iv[6], iv[7]
-    if last:
-        v14 = ~v14
+def _compress(iv: Any, sigma: Any, h: Any, m: Any, counts: Any, last: Any, v: Any) -> None:
+    """h = F(h, m), lane by lane; ``counts`` bytes with this block, which may be the ``last`` (all
+    ones) of its string. Lanes without bytes keep what they have."""
+    for w in range(8):
+        v[w] = h[w]
+        v[8 + w] = iv[w]
+    v[12] ^= counts
+    v[14] ^= last
     for r in range(12):
         s = sigma[r]
-        v0, v4, v8, v12 = _mix(v0, v4, v8, v12, m[s[0]], m[s[1]])
-        v1, v5, v9, v13 = _mix(v1, v5, v9, v13, m[s[2]], m[s[3]])
-        v2, v6, v10, v14 = _mix(v2, v6, v10, v14, m[s[4]], m[s[5]])
-        v3, v7, v11, v15 = _mix(v3, v7, v11, v15, m[s[6]], m[s[7]])
-        v0, v5, v10, v15 = _mix(v0, v5, v10, v15, m[s[8]], m[s[9]])
-        v1, v6, v11, v12 = _mix(v1, v6, v11, v12, m[s[10]], m[s[11]])
-        v2, v7, v8, v13 = _mix(v2, v7, v8, v13, m[s[12]], m[s[13]])
-        v3, v4, v9, v14 = _mix(v3, v4, v9, v14, m[s[14]], m[s[15]])
-    out[0], out[1] = h[0] ^ v0 ^ v8, h[1] ^ v1 ^ v9
-    out[2], out[3] = h[2] ^ v2 ^ v10, h[3] ^ v3 ^ v11
-    out[4], out[5] = h[4] ^ v4 ^ v12, h[5] ^ v5 ^ v13
-    out[6], out[7] = h[6] ^ v6 ^ v14, h[7] ^ v7 ^ v15
+        for g in range(4):
+            _mix(v[g], v[4 + g], v[8 + g], v[12 + g], m[s[2 * g]], m[s[2 * g + 1]])
+        for g in range(4):
+            _mix(
+                v[g], v[4 + (g + 1) % 4], v[8 + (g + 2) % 4], v[12 + (g + 3) % 4],
+                m[s[8 + 2 * g]], m[s[9 + 2 * g]],
+            )  # fmt: skip
+    for w in range(8):
+        for i in range(counts.shape[0]):
+            keep = np.uint64(counts[i] != 0)
+            h[w, i] ^= (v[w, i] ^ v[8 + w, i]) * keep
 
 
 @numba.njit(cache=True, nogil=True)
 def _hash_all(
-    iv: Any, sigma: Any, state: Any, key: Any,
+    iv: Any, sigma: Any, state: Any, key: Any, nothing: Any,
     content: Any, start: Any, end: Any,
     tails: Any, tail_start: Any, tail_end: Any, tail_of: Any, out: Any,
 ) -> None:  # fmt: skip
-    begun, h, words = np.empty(8, np.uint64), np.empty(8, np.uint64), np.empty(16, np.uint64)
-    block = words.view(np.uint8)
-    _compress(iv, sigma, state, key, 128, False, begun)
-    for i in range(start.shape[0]):
-        first, t = end[i] - start[i], tail_of[i]
-        length = first + tail_end[t] - tail_start[t]
-        if length == 0:
+    begun, h = np.empty((8, _LANES), np.uint64), np.empty((8, _LANES), np.uint64)
+    m, v = np.empty((16, _LANES), np.uint64), np.empty((16, _LANES), np.uint64)
+    counts, last = np.empty(_LANES, np.uint64), np.zeros(_LANES, np.uint64)
+    for w in range(8):
+        begun[w, :] = state[w]
+    for w in range(16):
+        m[w, :] = key[w]
+    counts[:] = _BLOCK
+    # The key is worked in once, not for every string.
+    _compress(iv, sigma, begun, m, counts, last, v)
+    for first in range(0, start.shape[0], _LANES):
+        lanes, longest = min(_LANES, start.shape[0] - first), 0
+        h[:, :] = begun
+        for i in range(lanes):
+            t = tail_of[first + i]
+            length = end[first + i] - start[first + i] + tail_end[t] - tail_start[t]
+            longest = max(longest, length)
+        for done in range(0, longest, _BLOCK):
+            m[:, :] = 0
+            counts[:] = 0
+            last[:] = 0
+            for i in range(lanes):
+                at, t = start[first + i] + done, tail_of[first + i]
+                own = end[first + i] - at
+                left = own + tail_end[t] - tail_start[t]
+                if left <= 0:
+                    continue
+                size = min(_BLOCK, left)
+                counts[i] = np.uint64(_BLOCK + done + size)
+                last[i] = _ONES if size == left else _ZERO
+                for k in range(min(own, size)):
+                    m[k >> 3, i] |= np.uint64(content[at + k]) << np.uint64(8 * (k & 7))
+                for k in range(max(own, 0), size):
+                    byte = np.uint64(tails[tail_start[t] + k - own])
+                    m[k >> 3, i] |= byte << np.uint64(8 * (k & 7))
+            _compress(iv, sigma, h, m, counts, last, v)
+        for i in range(lanes):
+            t = tail_of[first + i]
+            empty = end[first + i] == start[first + i] and tail_end[t] == tail_start[t]
             # Then the block of the key is the last.
-            _compress(iv, sigma, state, key, 128, True, h)
-        for done in range(0, length, 128):
-            size = min(128, length - done)
-            words[:] = 0
-            inside = min(max(first - done, 0), size)
-            for k in range(inside):
-                block[k] = content[start[i] + done + k]
-            for k in range(inside, size):
-                block[k] = tails[tail_start[t] + done + k - first]
-            before = begun if done == 0 else h
-            _compress(iv, sigma, before, words, 128 + done + size, done + size == length, h)
-        out[i] = h[0]
+            out[first + i] = nothing if empty else h[0, i]
