@@ -256,7 +256,7 @@ def test_a_curve_has_every_certified_gap_once_and_stays_short():
 
     curve = GapCurve()
     curve.extend(records(1, 6), 3.9)
-    assert curve.points == [GapPoint(3, 1, 1.0), GapPoint(3, 3, 1 / 3), GapPoint(3, 5, 0.2)]
+    assert curve.points == [GapPoint(3.5, 1, 1.0), GapPoint(3.5, 3, 1 / 3), GapPoint(3.5, 5, 0.2)]
     # A run that is taken up again repeats its iterations.
     curve.extend(records(1, 8), 60)
     assert curve.points[3:] == [GapPoint(60, 7, 1 / 7)]

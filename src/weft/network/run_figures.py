@@ -22,10 +22,14 @@ TOLD, _KEPT = 3600.0, 30 * 86400.0
 _POINTS = 240
 
 
-class GapPoint(msgspec.Struct, frozen=True, array_like=True):
-    """A certified gap: seconds since the run began, all in whole ones, the iteration, the gap."""
+#: Seconds that times of gaps are told to: as often as a submitter asks, who can time it as well.
+MOMENT = 0.5
 
-    seconds: int
+
+class GapPoint(msgspec.Struct, frozen=True, array_like=True):
+    """A certified gap: seconds since the run began, in steps of half a one; iteration; gap."""
+
+    seconds: float
     iteration: int
     gap: float
 
@@ -101,7 +105,7 @@ class GapCurve:
         for record in records:
             gap, number = record.get("gap"), record.get("iteration", 0)
             if gap is not None and number > reached:
-                self.points.append(GapPoint(int(seconds), number, gap))
+                self.points.append(GapPoint(seconds // MOMENT * MOMENT, number, gap))
         while len(self.points) > _POINTS:
             # Every other one, but never the newest.
             self.points = [*self.points[:-1:2], self.points[-1]]
@@ -109,7 +113,6 @@ class GapCurve:
 
 def figures_of(progress: Progress, began: float, curve: GapCurve) -> RunFigures:
     """The figures now."""
-    curve.follow(progress, time.time() - began)
     report, waits = progress.since(progress.iterations - 1), progress.waits
     return RunFigures(
         report=report,

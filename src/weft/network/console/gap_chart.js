@@ -1,8 +1,8 @@
 // The certified gap of a run, over time or iterations, with a read-out for pointer and keyboard.
 
 const GAP_AXES = {
-  s: { at: (point) => point[0], title: (since) => `seconds since ${since}`, word: (v) => `${whole(v)} s` },
-  i: { at: (point) => point[1], title: () => "iterations", word: whole },
+  s: { at: (point) => point[0], title: (since) => `seconds since ${since}` },
+  i: { at: (point) => point[1], title: () => "iterations" },
 };
 
 class GapChart {
@@ -31,18 +31,21 @@ class GapChart {
     const edge = { left: 54, right: 12, top: 10, bottom: 36 };
     const last = this.points[this.points.length - 1];
     const [low, high] = this.limits();
-    const x = scale(0, Math.max(axis.at(last), 1), edge.left, width - edge.right, false);
+    const end = Math.max(axis.at(last), 1), first = axis.at(this.points[0]);
+    // Where most of the time went by before the first gap, the picture begins shortly before it.
+    const begin = first > 0.4 * end ? Math.max(0, first - Math.max(0.15 * (end - first), 0.02 * end)) : 0;
+    const x = scale(begin, end, edge.left, width - edge.right, false);
     const y = scale(low, high, height - edge.bottom, edge.top, true);
     const root = svg("svg", {
       width, height, viewBox: `0 0 ${width} ${height}`, tabindex: "0", role: "img",
-      "aria-label": `Certified gap: ${short(last[2])} at iteration ${last[1]}, ${whole(last[0])} s`
+      "aria-label": `Certified gap: ${short(last[2])} at iteration ${last[1]}, ${short(last[0])} s`
         + `${this.asked ? `; asked for ${short(this.asked)}` : ""}; arrow keys walk along the points`,
     });
     for (const value of ticks(y, 5)) {
       root.append(svg("line", { x1: x.from, x2: x.to, y1: y(value), y2: y(value), class: "grid" }));
       root.append(svg("text", { x: x.from - 8, y: y(value) + 4, class: "tick end" }, short(value)));
     }
-    // Neither iterations nor whole seconds have fractions.
+    // Iterations have no fractions, and seconds need none.
     for (const value of ticks(x, width < 520 ? 4 : 8).filter(Number.isInteger)) {
       root.append(svg("text", { x: x(value), y: height - edge.bottom + 16, class: "tick mid" }, whole(value)));
     }
@@ -95,7 +98,7 @@ class GapChart {
     this.focus.setAttribute("cy", b);
     this.tip.replaceChildren(
       html("div", { class: "big" }, gap.toExponential(2)),
-      html("div", {}, `iteration ${whole(iteration)} · ${whole(seconds)} s`),
+      html("div", {}, `iteration ${whole(iteration)} · ${short(seconds)} s`),
     );
     const own = this.tip.offsetWidth;
     this.tip.style.left = `${a + 12 + own > this.box.clientWidth ? Math.max(4, a - own - 12) : a + 12}px`;

@@ -17,12 +17,12 @@ from weft import __version__
 from weft.errors import WeftError
 from weft.network.kits.open_kit import Kit
 from weft.network.metrics_text import Metric, single, write_metrics
-from weft.network.run_figures import GapCurve, figures_of, figures_of_run, write_figures
+from weft.network.run_figures import MOMENT, GapCurve, figures_of, figures_of_run, write_figures
 from weft.network.run_progress import Progress
 
 log = logging.getLogger("weft.process")
 
-#: Seconds between two looks at a run's figures.
+#: Seconds between two files of a run's figures.
 _FIGURES = 2.0
 _DAY = 86400.0
 
@@ -79,11 +79,22 @@ def figures_written(home: Path, progress: Progress) -> Iterator[None]:
     began = time.time() if known is None else known.began
     curve = GapCurve([] if known is None else known.curve)
 
+    def look() -> None:
+        curve.follow(progress, time.time() - began)
+
+    def write() -> None:
+        look()
+        write_figures(home, figures_of(progress, began, curve))
+
     def go_on() -> None:
-        while True:
-            write_figures(home, figures_of(progress, began, curve))
-            if over.wait(_FIGURES):
-                return
+        write()
+        written = time.monotonic()
+        while not over.wait(MOMENT):
+            if time.monotonic() - written >= _FIGURES:
+                write()
+                written = time.monotonic()
+            else:
+                look()
 
     thread = Thread(target=go_on, name="weft figures", daemon=True)
     thread.start()
@@ -92,4 +103,4 @@ def figures_written(home: Path, progress: Progress) -> Iterator[None]:
     finally:
         over.set()
         thread.join(_FIGURES)
-        write_figures(home, figures_of(progress, began, curve))
+        write()
