@@ -144,13 +144,20 @@ def test_runs_are_told_with_state_queue_wait_gaps_and_exposure(coordinator):
     ]
 
 
+def test_what_an_earlier_process_of_a_run_left_is_not_how_it_is_now(coordinator):
+    coordinator.job("a", "RUNNING")
+    coordinator.figures(Report(run="a", state="failed", sentence="south was away"))
+    coordinator.pulse()
+    (run,) = coordinator.look().runs
+    assert (run.state, run.sentence) == ("starting", "")
+    coordinator.figures(Report(run="a", state="starting", wait=WAIT), CURVE)
+    (run,) = coordinator.look().runs
+    assert (run.state, run.wait, run.curve) == ("starting", WAIT, CURVE)
+
+
 def test_a_coordinator_that_is_dead_is_told_from_one_that_serves(coordinator):
     coordinator.job("a", "RUNNING")
     coordinator.figures(running("a", wait=WAIT), CURVE)
-    starting = Report(run="a", state="starting", wait=WAIT, parties=["north", "south"])
-    coordinator.figures(starting, CURVE)
-    coordinator.pulse()
-    assert (coordinator.look().runs[0].state, coordinator.look().runs[0].wait) == ("starting", WAIT)
     coordinator.pulse(ago=40, north=SeenSite(since=1, seen=2))
     view = coordinator.look()
     assert view.state == "bad"

@@ -46,12 +46,15 @@ function table(caption, titles, rows) {
   return scroll;
 }
 
+/** When the state of a site began. */
+const begun = (site) => (site.state === "silent" ? site.seen : site.since);
+
 /** What somebody should look at, in sentences. */
 function alarms(state) {
   const found = [];
   for (const site of state.sites) {
     if (site.state === "connected" || site.state === "unknown") continue;
-    const since = site.state === "silent" ? site.seen : site.since;
+    const since = begun(site);
     const words = { silent: "sends no heartbeats", gone: "is gone", away: "is not connected" }[site.state];
     found.push(`${site.name} ${words}${since ? `, since ${span(state.now - since)}` : ""}`);
   }
@@ -90,7 +93,7 @@ function showSites(state) {
   const titles = ["site", "state", ...(timed ? ["since", "last heartbeat"] : []), "Weft"];
   body.replaceChildren(table("All that were seen, and parties of runs", titles, state.sites.map((site) => [
     site.name, badge(site.state, look(site.state)),
-    ...(timed ? [site.since ? span(state.now - site.since) : "–",
+    ...(timed ? [begun(site) ? span(state.now - begun(site)) : "–",
       site.seen ? `${span(state.now - site.seen)} ago` : "–"] : []),
     site.version ? site.version + (site.version === state.weft ? "" : " (another than here)") : "–",
   ])));

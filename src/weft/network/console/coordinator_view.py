@@ -91,7 +91,11 @@ class CoordinatorView:
         ending = job.ending or report
         state, sentence = job.words, "" if ending is None else ending.sentence
         if not job.ended and place is None:
-            state = report.state if report is not None and job.going else state
+            # Its process takes seconds to begin; what an earlier one left does not count any more.
+            goes = report is not None and job.going and report.state in ("starting", "running")
+            if not goes:
+                report, sentence = None, ""
+            state = report.state if report is not None else "starting" if job.going else state
             if not served:
                 state, sentence = "interrupted", _INTERRUPTED
         summary = self._summary(job.run) or {}
