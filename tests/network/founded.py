@@ -25,7 +25,7 @@ from weft.protocol import Failure
 from weft.solvers.settings import Settings
 
 ROWS, ANNA = 14, "anna@north.example"
-TOML = 'name = "clinics"\nhost = "{host}"\nport = 18002\n'
+TOML = 'name = "clinics"\nhost = "{host}"\nport = {port}\n'
 ENTRY = '[[{kind}]]\nname = "{name}"\norganisation = "clinic"\n'
 
 
@@ -51,8 +51,8 @@ class Wire:
 class Founded:
     """Members with keys, tables and kits below a folder, as docs/federation-life.md has them."""
 
-    def __init__(self, folder, weft):
-        self.folder, self._weft = folder, weft
+    def __init__(self, folder, weft, port=18002):
+        self.folder, self._weft, self.port = folder, weft, port
         self.members = []
         self.cells = np.random.default_rng(7).normal(size=(ROWS, 8))
         (folder / "organiser" / "requests").mkdir(parents=True, exist_ok=True)
@@ -111,7 +111,7 @@ class Founded:
         told = [ENTRY.format(kind="site", name=name) for name in sites]
         told.append(ENTRY.format(kind="submitter", name=ANNA))
         path = self.folder / "organiser" / "federation.toml"
-        path.write_text(TOML.format(host=host) + "".join(told))
+        path.write_text(TOML.format(host=host, port=self.port) + "".join(told))
         return path
 
     @property
@@ -119,6 +119,7 @@ class Founded:
         return self.folder / "organiser" / "kits"
 
     def table(self, name, place):
+        """Two columns of all samples, and their labels."""
         frame = pd.DataFrame(
             self.cells[:, 2 * place : 2 * place + 2], columns=[f"{name}1", f"{name}2"]
         )
