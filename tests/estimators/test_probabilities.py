@@ -60,6 +60,18 @@ def test_scores_on_tiles_are_those_of_other_estimators():
     three = HybridClassifier("logistic", lam=LAM).fit(split_of(THREE))
     assert three.predict_proba_jointly(split_of(THREE)).to_numpy().sum(axis=1) == pytest.approx(1.0)
     assert three.decision_function_jointly(split_of(THREE)).shape == (N, 3)
+    scores = glm.decision_function_jointly(split_of(SICK))
+    rows = [int(name[1:]) for name in scores.index]
+    assert scores.to_numpy() == pytest.approx(glm.decision_function(X)[rows], abs=1e-6)
+    # Weights by sample id, in whatever order.
+    by_id = {f"s{i}": float(WEIGHTS[i]) for i in reversed(range(N))}
+    assert glm.score(split_of(SICK), sample_weight=by_id) == pytest.approx(weighted, abs=1e-6)
+    for wrong, words in ((WEIGHTS, "by sample id"), ({"s0": 1.0}, "lacks 1?[0-9]+ of")):
+        with pytest.raises(WeftError, match=words):
+            glm.score(split_of(SICK), sample_weight=wrong)
+    for method in (glm.predict, glm.predict_proba, glm.decision_function):
+        with pytest.raises(ConfigError, match="predict_jointly"):
+            method(split_of(SICK).parties)
     bare = split_of(SICK).parties
     for party, tiles in bare.items():
         bare = {**bare, party: tuple(type(t)(t.ids, t.features, t.block, None) for t in tiles)}

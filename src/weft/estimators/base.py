@@ -20,7 +20,7 @@ from weft.config.strict_reading import checked
 from weft.data.splits import Split
 from weft.data.tile import Task, Tile
 from weft.errors import ConfigError, DataError
-from weft.estimators.joint_predictions import joint_scores, labels_of
+from weft.estimators.joint_predictions import joint_scores, labels_of, weights_of
 from weft.estimators.one_table import WEIGHT, table_tile
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing, TableSettings
@@ -312,6 +312,11 @@ class Hybrid(BaseEstimator):
         if isinstance(X, Tile):
             block = self.model_.aligned(X.features, X.block, X.source or "the tile")
             return self.model_.decision(block)
+        if tiles_of(X) is not None:
+            raise ConfigError(
+                "tiles have no order of samples that an array could be in; call predict_jointly, "
+                "decision_function_jointly or predict_proba_jointly, whose results name them"
+            )
         names = getattr(self, "feature_names_in_", None)
         if isinstance(X, pd.DataFrame) and names is not None:
             missing = [name for name in names if name not in X.columns]
@@ -359,10 +364,12 @@ class Hybrid(BaseEstimator):
             raise ConfigError("joint prediction takes tiles; call predict for a full table")
         return joint_scores(self.model_, held, self.cipher)
 
-    def _scored(self, tiles: Tiles) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """Labels in tiles, and joint scores of their samples."""
+    def _scored(
+        self, tiles: Tiles, sample_weight: Any
+    ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64] | None]:
+        """Labels in tiles, joint scores of their samples, and their weights, if there are any."""
         ids, scores = self._joint_scores(tiles)
-        return labels_of(ids, tiles), scores
+        return labels_of(ids, tiles), scores, weights_of(ids, sample_weight)
 
     def predict_with(self, tile: Tile) -> NDArray[Any]:
         """Predict from one party's columns alone; all other features count as their centre."""

@@ -220,9 +220,9 @@ class HybridClassifier(ClassifierMixin, Hybrid):
         tiles = tiles_of(X) if y is None else None
         if tiles is None:
             return float(super().score(X, y, sample_weight))
-        labels, scores = self._scored(tiles)
+        labels, scores, weights = self._scored(tiles, sample_weight)
         right = self.model_.outcome(scores) == labels
-        return float(np.average(right, weights=sample_weight))
+        return float(np.average(right, weights=weights))
 
 
 def encoded_classes(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -95,6 +95,14 @@ class HybridGLM(Hybrid):
         scores = self._scores(X)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
+    @available_if(lambda self: self.family == "binomial")
+    def decision_function_jointly(self, tiles: Any) -> pd.DataFrame | pd.Series[float]:
+        """Scores by sample id, of samples whose features lie at several parties."""
+        ids, scores = self._joint_scores(tiles)
+        if len(self.classes_) == 2:
+            return pd.Series(scores[:, 0], ids, name="score")
+        return pd.DataFrame(scores, ids, columns=self.classes_)
+
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """The share of the deviance that the model explains, D²; one is a perfect fit.
 
@@ -103,7 +111,10 @@ class HybridGLM(Hybrid):
         """
         check_is_fitted(self, "model_")
         tiles = tiles_of(X) if y is None else None
-        labels, scores = (y, self._scores(X)) if tiles is None else self._scored(tiles)
+        if tiles is None:
+            labels, scores = y, self._scores(X)
+        else:
+            labels, scores, sample_weight = self._scored(tiles, sample_weight)
         labels, loss = np.asarray(labels), self._loss
         weights = np.ones(len(labels)) if sample_weight is None else np.asarray(sample_weight)
         times = (weights / weights.sum())[:, None]

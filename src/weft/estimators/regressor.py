@@ -35,8 +35,8 @@ class HybridRegressor(RegressorMixin, Hybrid):
         tiles = tiles_of(X) if y is None else None
         if tiles is None:
             return float(super().score(X, y, sample_weight))
-        labels, scores = self._scored(tiles)
-        return float(r2_score(labels, self.model_.outcome(scores), sample_weight=sample_weight))
+        labels, scores, weights = self._scored(tiles, sample_weight)
+        return float(r2_score(labels, self.model_.outcome(scores), sample_weight=weights))
 
     def _publish(self, from_table: bool) -> None:
         self.coef_, self.intercept_ = self.model_.coef[0], float(self.model_.intercept[0])
