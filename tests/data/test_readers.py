@@ -7,13 +7,15 @@ import lzma
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet
 import pytest
 import scipy.sparse as sp
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from covering import examples
-from weft.data import Tile, read_tile, write_tile
+from weft.data import Tile, read_tables, read_tile, write_tile
+from weft.data.reading_options import ReadingOptions
 from weft.errors import DataError
 from weft.storage.atomic_files import StorageError
 
@@ -234,3 +236,31 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, small, monkeypatch):
         write_tile(small, path)
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["tile.npz"]
+
+
+def test_a_parquet_file_is_never_in_memory_as_a_whole(tmp_path, monkeypatch):
+    random = np.random.default_rng(0)
+    columns = {"id": [f"r{n}" for n in range(50)], "x0": [f"{n},5" for n in range(50)]}
+    columns |= {f"x{k}": random.normal(size=50).round(3) for k in range(1, 9)}
+    frame = pd.DataFrame({**columns, "y": np.arange(50) % 2})
+    path = tmp_path / "table.parquet"
+    frame.to_parquet(path, index=False)
+    whole = read_tile(path, label_column="y")
+    asked = []
+
+    def counted(source, columns, before=pyarrow.parquet.read_table):
+        asked.append(list(columns))
+        return before(source, columns=columns)
+
+    monkeypatch.setattr(pyarrow.parquet, "read_table", counted)
+    monkeypatch.setattr(read_tables, "AT_ONCE", 3 * 8 * 50)
+    tile = read_tile(path, label_column="y", options=ReadingOptions(scale={"x2": 2.0}))
+    # Columns of texts are looked at first; then every column is read once, three at a time.
+    assert asked[0] == ["x0"]
+    assert [name for some in asked[1:] for name in some] == list(frame.columns)
+    assert max(map(len, asked)) == 3
+    expected = frame[[f"x{k}" for k in range(1, 9)]].to_numpy() * [1, 2, 1, 1, 1, 1, 1, 1]
+    np.testing.assert_array_equal(tile.block[:, 1:], expected)
+    np.testing.assert_array_equal(tile.block[:, 0], np.arange(50) + 0.5)
+    np.testing.assert_array_equal(tile.labels, whole.labels)
+    assert tile.ids.tolist() == whole.ids.tolist()

@@ -84,7 +84,7 @@ def columns_of(path: Path) -> list[Column]:
         table = open_table(path, AS_FOUND, Findings(file=path.name))
         names = names_in_federation(table.header, AS_FOUND, path.name)
         raw = read_table(table, names, list(names), list(names), Findings()).columns
-    return [_column(name, raw[name]) for name in names]
+        return [_column(name, raw[name]) for name in names]
 
 
 def _column(name: str, cells: pa.ChunkedArray) -> Column:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute
@@ -16,10 +17,27 @@ from weft.data.reading_options import ReadingOptions
 _ENOUGH = 1000
 
 
+class Columns(Protocol):
+    """Columns by name: a table in memory, or one whose columns are read when they are asked for."""
+
+    def __getitem__(self, name: str, /) -> pa.ChunkedArray: ...
+
+
+@dataclass(frozen=True)
+class RenamedColumns:
+    """Columns under other names; ``names`` has those in the file."""
+
+    columns: Columns
+    names: Mapping[str, str]
+
+    def __getitem__(self, name: str) -> pa.ChunkedArray:
+        return self.columns[self.names[name]]
+
+
 class RawColumns(NamedTuple):
     """Columns as a file has them, typed where it says how; the signs of those that are texts."""
 
-    columns: pa.Table
+    columns: Columns
     signs: Signs
 
 

@@ -17,7 +17,7 @@ import pyarrow.parquet
 
 from weft.data.databases import DATABASES, Database, Source, is_database, read_query
 from weft.data.file_findings import Findings
-from weft.data.raw_columns import RawColumns, signs_of
+from weft.data.raw_columns import RawColumns, RenamedColumns, is_text, signs_of
 from weft.data.reading_options import AS_FOUND, ReadingOptions
 from weft.data.text_layout import TEXT_FAILURES, TEXTS
 from weft.data.text_table import TextTable
@@ -26,6 +26,8 @@ from weft.errors import DataError
 
 #: Suffixes of tables with a header.
 TABLES = (*TEXTS, ".parquet", ".feather", ".arrow", *WORKBOOKS, *DATABASES)
+#: Bytes of columns of numbers that are read at a time, where a file can be read by columns.
+AT_ONCE = 1 << 26
 _FAILURES = (*TEXT_FAILURES, pa.ArrowException)
 
 
@@ -58,7 +60,7 @@ class LoadedTable:
 
 @dataclass(frozen=True)
 class ParquetTable:
-    """A file that is read column by column."""
+    """A file that is read some columns at a time."""
 
     path: Path
     options: ReadingOptions
@@ -68,8 +70,36 @@ class ParquetTable:
         return list(pyarrow.parquet.read_schema(self.path).names)
 
     def read(self, wanted: Sequence[str], texts: Sequence[str], found: Findings) -> RawColumns:
-        columns = pyarrow.parquet.read_table(self.path, columns=list(wanted))
-        return RawColumns(columns, signs_of(columns, texts, self.options, found))
+        schema = pyarrow.parquet.read_schema(self.path)
+        asked = [n for n in wanted if n not in texts and is_text(schema.field(n).type)]
+        written = pyarrow.parquet.read_table(self.path, columns=asked) if asked else pa.table({})
+        signs = signs_of(written, texts, self.options, found)
+        return RawColumns(ParquetColumns(self.path, wanted), signs)
+
+
+class ParquetColumns:
+    """Columns of a file, of which some that follow each other are in memory at a time.
+
+    Parameters
+    ----------
+    wanted
+        Columns in the order in which they will be asked for: in another one, files are read again
+        and again.
+    """
+
+    def __init__(self, path: Path, wanted: Sequence[str]) -> None:
+        self._path, self._wanted = path, list(wanted)
+        rows = pyarrow.parquet.read_metadata(path).num_rows
+        self._count = max(1, AT_ONCE // max(1, 8 * rows))
+        self._held = pa.table({})
+
+    def __getitem__(self, name: str) -> pa.ChunkedArray:
+        if name not in self._held.column_names:
+            at = self._wanted.index(name)
+            some = self._wanted[at : at + self._count]
+            self._held = pa.table({})
+            self._held = pyarrow.parquet.read_table(self._path, columns=some)
+        return self._held[name]
 
 
 @contextmanager
@@ -117,7 +147,7 @@ def read_table(
     ``names`` has their names in the file.
     """
     raw = table.read([names[name] for name in wanted], [names[name] for name in texts], found)
-    return RawColumns(raw.columns.rename_columns(list(wanted)), raw.signs)
+    return RawColumns(RenamedColumns(raw.columns, names), raw.signs)
 
 
 def names_in_federation(

@@ -236,7 +236,9 @@ def _scaled(tile: Tile, options: ReadingOptions) -> Tile:
     if (factors == 1.0).all():
         return tile
     if isinstance(tile.block, np.ndarray):
-        return replace(tile, block=tile.block * factors)
+        # In its place: it was made from the file, and nobody else has it.
+        np.multiply(tile.block, factors, out=tile.block)
+        return tile
     return replace(tile, block=with_data(tile.block, tile.block.data * factors[tile.block.indices]))
 
 
