@@ -21,7 +21,9 @@ from weft.network.engine import prune_runs
 from weft.network.kits import certificate_requests, certificates, provisioning
 from weft.network.kits.coordinator_address import follow, read_address
 from weft.network.kits.open_kit import Kit
+from weft.network.run_figures import RunFigures, figures_of_run, write_figures
 from weft.network.run_index import RunIndex
+from weft.network.run_progress import Report
 from weft.privacy.ledger.ledger_file import Book
 
 THREE = ("north", "south", "west")
@@ -342,6 +344,8 @@ def test_old_runs_are_pruned_and_nothing_else(founded, weft, monkeypatch):
     jobs = [stored_job(kit, run, n) for n, run in enumerate(("a-1", "a-1", "b-1", "c-1"))]
     jobs += [stored_job(kit, "d-1", 4), stored_job(kit, "e-1", 5, "SUBMITTED")]
     jobs += [stored_job(kit, "f-1", 6), stored_job(kit, "../../local", 7)]
+    for run in ("a-1", "b-1"):
+        write_figures(kit / "weft", RunFigures(report=Report(run=run, state="over")))
     now = runs.stat().st_mtime
     monkeypatch.setattr("time.time", lambda: now + 10 * 86400)
     assert "--older-than" in sentence(weft("prune", kit))
@@ -359,6 +363,8 @@ def test_old_runs_are_pruned_and_nothing_else(founded, weft, monkeypatch):
     assert sorted(path.name for path in runs.iterdir()) == ["b-1", "d-1"]
     assert [job.exists() for job in jobs] == [False, False, True, False, True, True, False, False]
     assert (kit / "local" / "resources.json").exists()
+    assert figures_of_run(kit / "weft", "a-1") is None
+    assert figures_of_run(kit / "weft", "b-1") is not None
     assert "Deleted 1 run" in founded.weft("prune", kit, "--keep", "0", "--recordings")
     # What can go on still does, and no site's ledger has changed.
     founded.run("d-1")

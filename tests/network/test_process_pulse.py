@@ -17,7 +17,7 @@ from test_engine_scheduling import Context
 from test_metrics import read
 
 from weft import __version__
-from weft.network.engine import kit_health, serve_and_join
+from weft.network.engine import engine_internals, kit_health, serve_and_join
 from weft.network.engine.client_party import PartyComponent
 from weft.network.engine.server_only_jobs import RunScheduler
 from weft.network.kits.open_kit import Kit
@@ -46,7 +46,10 @@ def in_this_process(monkeypatch):
     monkeypatch.setattr(RunScheduler, "newest", None)
     monkeypatch.setattr(PartyComponent, "traffic", Traffic())
     monkeypatch.setattr(PartyComponent, "site", None)
-    monkeypatch.setattr(serve_and_join, "_open_no_local_port", lambda: None)
+    for change in ("forget_messages_by_one_thread", "open_no_local_port", "reconnect_soon"):
+        monkeypatch.setattr(engine_internals, change, lambda: None)
+    for change in ("collect_garbage_often", "return_large_blocks", "share_pools"):
+        monkeypatch.setattr(serve_and_join, change, lambda *_: None)
     monkeypatch.setattr(serve_and_join, "leave_out_expected_errors", lambda: None)
     monkeypatch.setattr(serve_and_join, "check_port_free", lambda kit: None)
     monkeypatch.setattr(serve_and_join, "wait_for_coordinator", lambda *_: None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -22,6 +22,7 @@ from weft.network.engine.stored_jobs import is_over
 from weft.network.kits.engine_settings import engine_folder
 from weft.network.kits.open_kit import Kit
 from weft.network.run_description import check_run
+from weft.network.run_figures import delete_figures
 from weft.network.run_results import RESULTS
 from weft.protocol.recording import MESSAGES
 from weft.storage.atomic_files import StorageError
@@ -41,12 +42,15 @@ class KeptRun:
         When it ended, in seconds since 1970; None: it waits, is under way, or can go on.
     recorded
         Whether its messages are kept, for audits.
+    home
+        Where its figures lie; None: it has none.
     """
 
     run: str
     folders: tuple[Path, ...]
     ended: float | None
     recorded: bool = False
+    home: Path | None = None
 
     @property
     def size(self) -> int:
@@ -64,6 +68,8 @@ class KeptRun:
                     f"{folder} cannot be deleted ({error.strerror or error}); check its owner and "
                     "permissions, and prune again"
                 ) from None
+        if self.home is not None:
+            delete_figures(self.home, self.run)
 
 
 def kept_runs(kit: Kit) -> list[KeptRun]:
@@ -83,7 +89,7 @@ def kept_runs(kit: Kit) -> list[KeptRun]:
         ) from None
     jobs = _jobs(engine_folder(kit.path) / "jobs")
     names = {*jobs, *(path.name for path in _folders(kit.runs))}
-    found = [_kept(kit.runs / name, jobs.get(name, ())) for name in names]
+    found = [replace(_kept(kit.runs / name, jobs.get(name, ())), home=kit.home) for name in names]
     return sorted(found, key=lambda one: (-(one.ended or 0.0), one.run))
 
 
