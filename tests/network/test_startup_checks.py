@@ -155,3 +155,19 @@ def test_a_port_that_somebody_has_is_not_served_on(place):
     assert f"port {port}" in said
     assert "taken" in said
     check_port_free(open_kit(place, "coordinator", port))
+
+
+def test_a_door_with_nobody_behind_it_is_no_refusal(place):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def close():
+            raw, _ = listener.accept()
+            # What was said must be heard, or the other side hears of a reset.
+            raw.recv(4096)
+            raw.close()
+
+        thread = threading.Thread(target=close)
+        thread.start()
+        with pytest.raises(Unreachable, match="connection was closed"):
+            check_coordinator(open_kit(place, "north", listener.getsockname()[1]))
+        thread.join()

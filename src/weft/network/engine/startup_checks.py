@@ -76,6 +76,10 @@ def check_coordinator(kit: Kit) -> None:
             f"{where} shows a certificate that this kit does not trust ({error.verify_message}); "
             "it is not that of your federation: ask its organiser"
         ) from None
+    except ssl.SSLEOFError:
+        # Whoever refuses a certificate says so: here nobody stands behind the port, as where a
+        # proxy has lost what it passes on to.
+        raise Unreachable(_absent(where, "the connection was closed")) from None
     except ssl.SSLError:
         raise _refused(kit, where) from None
     except TimeoutError:
