@@ -93,6 +93,11 @@ class Report:
         default = self._numbers[name].smoke if self.smoke else self._numbers[name].default
         return default if given is None else given
 
+    @property
+    def missed(self) -> bool:
+        """Whether a figure did not reach its bar."""
+        return any(row.met is False for row in self._rows)
+
     def wants(self, name: str) -> bool:
         return self._options.only in name
 

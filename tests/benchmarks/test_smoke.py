@@ -12,7 +12,7 @@ import pytest
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 NAMES = sorted(path.stem for path in BENCHMARKS.glob("*.py"))
 #: What a benchmark needs besides Weft itself.
-NEEDS = {"network": "nvflare", "neural": "torch"}
+NEEDS = {"network": "nvflare", "neural": "torch", "soak": "nvflare"}
 
 
 @pytest.mark.parametrize("name", NAMES)
