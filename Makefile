@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 # What is never imported need not be compiled.
 INSTALL := $(PIP) --no-build-isolation --no-compile
 
-.PHONY: demo demo-network test test-times test-all check bench docs clean
+.PHONY: demo demo-network test test-times test-all check bench docs wheel sbom clean
 
 # What is imported is compiled once, whatever the machine says: tests start many processes.
 unexport PYTHONDONTWRITEBYTECODE
@@ -67,7 +67,24 @@ docs: $(DOCS)/ready
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict
 	@echo "Open site/index.html"
 
+# The wheel in dist/, installed into a new environment with nothing but what it asks for, and used.
+WHEEL := .venv-wheel
+wheel: $(VENV)/ready
+	rm -rf dist build $(WHEEL)
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	$(PYTHON) -m venv $(WHEEL)
+	$(WHEEL)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	$(PYTHON) packaging/use_wheel.py $(WHEEL)/bin/weft
+	rm -rf build $(WHEEL)
+	@ls dist
+
+# What is installed here, as a CycloneDX bill of materials.
+sbom: $(VENV)/ready
+	mkdir -p dist
+	$(BIN)/python packaging/bill_of_materials.py > dist/weft.cdx.json
+	@echo dist/weft.cdx.json
+
 # Compiled functions name the modules that they call: after a module has moved, they are of no use.
 clean:
 	find src -name '*.nb[ic]' -delete
-	rm -rf $(VENV) $(DOCS) site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(DOCS) $(WHEEL) dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -52,6 +52,8 @@ class LocalCluster(ProcessGroup):
         Of the roster. Ids are matched by ``oprf`` through the first two parties.
     federation
         Its name.
+    host, port
+        Where its coordinator listens; without a port, at a free one.
     """
 
     def __init__(
@@ -62,13 +64,15 @@ class LocalCluster(ProcessGroup):
         terms: Terms | None = None,
         limits: Limits | None = None,
         federation: str = "trial",
+        host: str = "localhost",
+        port: int | None = None,
     ) -> None:
         for name in ("logs", "tables"):
             (folder / name).mkdir(parents=True, mode=0o700)
         super().__init__(folder / "logs")
         self.folder = folder
         self.parties = tuple(tiles)
-        self.port = free_port()
+        self.host, self.port = host, free_port() if port is None else port
         self.terms, self.limits = terms or Terms(matching="oprf"), limits
         #: When processes were started: only what they showed later counts.
         self._started: dict[str, float] = {}
@@ -165,7 +169,7 @@ class LocalCluster(ProcessGroup):
         write_roster(self.roster, drafted, new=True)
         plan = FederationPlan(
             federation,
-            "localhost",
+            self.host,
             self.port,
             tuple(Recipient("site", name, "trial") for name in self.parties),
             (Recipient("submitter", SUBMITTER, "trial"),),
