@@ -27,10 +27,11 @@ from weft.cli.keys import keys
 from weft.cli.kits import kits
 from weft.cli.ledger import ledger
 from weft.cli.live_page import console
-from weft.cli.network import join, serve, status, stop
+from weft.cli.network import join, status, stop
 from weft.cli.predict import predict
 from weft.cli.prune import prune
 from weft.cli.report import report
+from weft.cli.serve import serve
 from weft.cli.split import data_list, split
 from weft.cli.submit import submit
 from weft.cli.train import train

@@ -1,13 +1,9 @@
-"""Making the kits of a federation, all or none, and kits for recipients who join later.
-
-A kit without a key holds no secret, and is packed as one file to send.
-"""
+"""Making the kits of a federation, all or none, and kits for recipients who join later."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,56 +30,9 @@ from weft.network.kits.certificates import (
 from weft.network.kits.coordinator_address import ADDRESS, Address, read_address
 from weft.network.kits.engine_settings import COORDINATOR, SUBMITTER_ROLE, Kind, settings_of
 from weft.network.kits.federation_plan import FederationPlan, Recipient
+from weft.network.kits.kit_archive import write_archive
 from weft.network.kits.open_kit import packed_json
 from weft.storage.atomic_files import StorageError, write_private
-
-#: What a kit's archive may hold; other names are refused, whatever path they would lead to.
-_NAMES = {
-    *(f"startup/fed_{kind}.json" for kind in ("server", "client", "admin")),
-    "startup/server.crt",
-    "startup/client.crt",
-    "startup/rootCA.pem",
-    f"startup/{ADDRESS}",
-    "local/resources.json",
-    "local/authorization.json",
-    "local/comm_config.json",
-    "local/log_config.json",
-}
-#: No file of a kit comes near this; a larger one was not made here.
-_MOST_BYTES = 1_000_000
-
-
-def write_archive(path: Path, files: Mapping[str, bytes]) -> None:
-    """Write a new archive."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "w+b") as file, zipfile.ZipFile(file, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-
-
-def read_archive(path: Path) -> dict[str, bytes]:
-    """The files of an archive that `write_archive` wrote."""
-    again = "ask the organiser of the federation for it again"
-    try:
-        with zipfile.ZipFile(path) as archive:
-            entries = archive.infolist()
-            for entry in entries:
-                if entry.filename not in _NAMES or entry.file_size > _MOST_BYTES:
-                    raise ConfigError(
-                        f"{path} holds {entry.filename!r}, which belongs into no kit; {again}"
-                    )
-            return {entry.filename: archive.read(entry) for entry in entries}
-    except FileNotFoundError:
-        raise ConfigError(f"there is no kit {path}; correct the path, or {again}") from None
-    except IsADirectoryError:
-        raise ConfigError(
-            f"{path} is a folder, not an archive; a kit that came with its key is ready as it is"
-        ) from None
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read ({error.strerror or error})") from None
-    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError):
-        raise ConfigError(f"{path} is damaged or no kit; {again}") from None
-
 
 #: The authority's folder beside the kits.
 AUTHORITY = "ca"
