@@ -245,6 +245,7 @@ class Server:
 
     #: Jobs that were stopped in this test.
     stopped: ClassVar[list[str]] = []
+    submitter = "anna"
 
 
 def job(run, number, status, state=None, sentence=""):
@@ -332,6 +333,19 @@ def test_a_run_is_taken_out_of_the_queue_by_its_name_only(place, weft, server, m
     assert Server.stopped == ["3", "1"]
     server(queued("c", 3))
     assert "no run is running" in sentence(weft("stop", kit))
+
+
+def test_which_run_is_stopped_need_not_be_said_where_one_has_but_one(
+    place, weft, server, monkeypatch
+):
+    monkeypatch.setattr(Server, "stopped", [])
+    jobs = [
+        RunInfo(who, who, "RUNNING", "today", submission=Submission(who, who, who, 1.0, 1.0))
+        for who in ("bert", "anna")
+    ]
+    server(*jobs)
+    assert weft("stop", kit_of(place, ANNA))[0] == 0
+    assert Server.stopped == ["anna"]
 
 
 def test_giving_a_run_up_names_who_does_not_know_it(place, weft, server, monkeypatch):

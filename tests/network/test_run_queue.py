@@ -59,8 +59,18 @@ def test_who_has_as_many_under_way_as_allowed_lets_others_pass():
 @given(QUEUES, st.integers(1, 4))
 def test_the_last_ones_of_a_submitter_with_too_many_are_refused(whose, most):
     waiting = [one for one in queue(whose) if one.waits]
-    refused = too_many(waiting, QueueLimits(each_waiting=most))
+    begun = Submission("o", "anna-0", "anna", 1.0, 2.0, kept=True)
+    again = Submission("99", "anna-0", "anna", 999.0, waits=True)
+    refused = too_many([begun, *waiting, again], QueueLimits(each_waiting=most))
+    assert again not in refused
     left = [one for one in waiting if one not in refused]
     for who in WHO:
         mine = [one for one in waiting if one.submitter == who]
         assert [one for one in left if one.submitter == who] == mine[:most]
+
+
+def test_a_run_that_was_submitted_twice_is_under_way_once():
+    one = Submission("1", "a-1", "anna", 1.0, 2.0)
+    again = Submission("2", "a-1", "anna", 3.0, waits=True)
+    other = Submission("3", "b-1", "anna", 4.0, waits=True)
+    assert next_to_begin([one, again, other], {"1": "anna"}, QueueLimits(at_once=2)) == other

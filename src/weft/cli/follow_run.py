@@ -78,7 +78,7 @@ def followed_run(
         except KeyboardInterrupt:
             line.say(
                 f"run {run} goes on at the coordinator; follow it with --resume {run}, or end it "
-                f"with weft stop {kit.path}"
+                f"with weft stop {kit.path} {run}"
             )
             sys.exit(130)
         if ended.state != "over":

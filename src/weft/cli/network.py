@@ -340,7 +340,10 @@ def stop(
         _forget(kit, run)
         return
     with _session(kit) as session:
-        jobs = [found for found in session.runs() if run is None or found.run == run]
+        jobs = [found for found in session.runs() if found.run == (run or found.run)]
+        if run is None:
+            # Others' runs are not meant, nor could they be stopped.
+            jobs = [found for found in jobs if found.submitter in ("", session.submitter)]
         queued = [found for found in jobs if found.waits]
         going = [found for found in jobs if not found.waits and _goes_on(session, found)]
         # One that waits is meant only by its name.

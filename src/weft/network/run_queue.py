@@ -7,7 +7,7 @@ same after a restart, and the same for whoever asks.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -82,14 +82,8 @@ def in_order(known: Sequence[Submission]) -> list[Submission]:
     known
         All submissions that are stored, those that are over too.
     """
-    waiting = sorted((one for one in known if one.waits), key=lambda one: (one.submitted, one.job))
-    # How a run that was submitted several times ended last.
-    kept = {
-        (one.run, one.submitter): one.kept
-        for one in sorted(known, key=lambda one: one.started)
-        if one.started
-    }
-    going_on = [one for one in waiting if kept.get((one.run, one.submitter))]
+    waiting = _waiting(known)
+    going_on = [one for one in waiting if _goes_on(one, known)]
     queues: dict[str, list[Submission]] = {}
     for one in waiting:
         if one not in going_on:
@@ -110,6 +104,18 @@ def in_order(known: Sequence[Submission]) -> list[Submission]:
     return ordered
 
 
+def _waiting(known: Sequence[Submission]) -> list[Submission]:
+    """Those in the queue, as they were submitted."""
+    return sorted((one for one in known if one.waits), key=lambda one: (one.submitted, one.job))
+
+
+def _goes_on(one: Submission, known: Sequence[Submission]) -> bool:
+    """Whether its run has begun before, and left something when it ended last."""
+    same = (one.run, one.submitter)
+    begun = [other for other in known if other.started and (other.run, other.submitter) == same]
+    return bool(begun) and max(begun, key=lambda other: other.started).kept
+
+
 def next_to_begin(
     known: Sequence[Submission], under_way: Mapping[str, str], limits: QueueLimits
 ) -> Submission | None:
@@ -124,14 +130,24 @@ def next_to_begin(
         return None
     having = Counter(under_way.values())
     most = limits.at_once if limits.each_at_once is None else limits.each_at_once
-    return next((one for one in in_order(known) if having[one.submitter] < most), None)
+    # A run that was submitted twice is under way once.
+    going = {one.run for one in known if one.job in under_way}
+    for one in in_order(known):
+        if having[one.submitter] < most and one.run not in going:
+            return one
+    return None
 
 
-def too_many(waiting: Collection[Submission], limits: QueueLimits) -> list[Submission]:
-    """Those that are refused, for their submitters have enough in the queue before them."""
+def too_many(known: Sequence[Submission], limits: QueueLimits) -> list[Submission]:
+    """Those that are refused, for their submitters have enough in the queue before them.
+
+    Runs that go on are never refused.
+    """
     before: Counter[str] = Counter()
     refused = []
-    for one in sorted(waiting, key=lambda one: (one.submitted, one.job)):
+    for one in _waiting(known):
+        if _goes_on(one, known):
+            continue
         if before[one.submitter] >= limits.each_waiting:
             refused.append(one)
         else:

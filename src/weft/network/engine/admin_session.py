@@ -89,6 +89,11 @@ class RunInfo:
         return self.status == "RUNNING" and not self.forgets
 
     @property
+    def submitter(self) -> str:
+        """Who submitted it; empty if that is not known."""
+        return "" if self.submission is None else self.submission.submitter
+
+    @property
     def waits(self) -> bool:
         """Whether it is in the queue."""
         return self.submission is not None and self.submission.waits
@@ -142,6 +147,11 @@ class Session:
     def __exit__(self, *failure: object) -> None:
         with _quiet():
             self._engine.close()
+
+    @property
+    def submitter(self) -> str:
+        """Whose session it is."""
+        return self._kit.name
 
     def connected(self) -> list[str]:
         """Names of the parties that are connected."""

@@ -138,9 +138,10 @@ class RunScheduler(ServerOnlyScheduler):
         """The job that begins now, if there is one; what is too much is refused."""
         forgetting = [job for job in job_candidates if job.meta.get(FORGETS)]
         waiting = {job.job_id: job for job in job_candidates if not job.meta.get(FORGETS)}
-        for one in too_many([submission_of(job.meta) for job in waiting.values()], self.limits):
-            self._refuse(one, job_manager, fl_ctx)
-            del waiting[one.job]
+        if len(waiting) > self.limits.each_waiting:
+            for one in too_many(_known(job_manager, fl_ctx), self.limits):
+                self._refuse(one, job_manager, fl_ctx)
+                waiting.pop(one.job, None)
         chosen = forgetting[:1]
         if waiting and not chosen:
             begins = self._next(job_manager, fl_ctx)
@@ -154,8 +155,7 @@ class RunScheduler(ServerOnlyScheduler):
             going = {job: self._submitters.get(job, "") for job in self.scheduled_jobs}
         if len(going) >= self.limits.at_once:
             return None
-        known = [submission_of(job.meta) for job in job_manager.get_all_jobs(fl_ctx)]
-        return next_to_begin(known, going, self.limits)
+        return next_to_begin(_known(job_manager, fl_ctx), going, self.limits)
 
     def _refuse(self, one: Submission, job_manager: JobDefManagerSpec, fl_ctx: FLContext) -> None:
         why = self.limits.refuses(one.submitter)
@@ -163,6 +163,11 @@ class RunScheduler(ServerOnlyScheduler):
         job_manager.update_meta(one.job, {ENDING: told.to_plain()}, fl_ctx)
         job_manager.set_status(one.job, RunStatus.FINISHED_CANT_SCHEDULE, fl_ctx)
         log.warning("run %s: is not queued: %s", one.run, why)
+
+
+def _known(job_manager: JobDefManagerSpec, fl_ctx: FLContext) -> list[Submission]:
+    """All jobs that are stored, as the queue knows them."""
+    return [submission_of(job.meta) for job in job_manager.get_all_jobs(fl_ctx)]
 
 
 def _note_ending(job: str, fl_ctx: FLContext) -> None:
