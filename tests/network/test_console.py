@@ -30,6 +30,7 @@ from weft.network.process_pulse import Pulse, SeenSite, write_pulse
 from weft.network.run_figures import GapPoint, RunFigures, write_figures
 from weft.network.run_index import RunIndex
 from weft.network.run_progress import Report
+from weft.network.serve_settings import ServeSettings, write_serve_settings
 
 WAIT = Wait(phase="match.tokens", parties=["south"], seconds=12, limit=60, why="is not connected")
 CURVE = [GapPoint(1, 1, 0.5), GapPoint(9, 4, 0.01)]
@@ -166,6 +167,41 @@ def test_a_coordinator_that_is_dead_is_told_from_one_that_serves(coordinator):
     assert (run.state, run.wait) == ("interrupted", None)
     assert [(site.name, site.state) for site in view.sites] == [
         ("north", "unknown"), ("south", "unknown"),
+    ]  # fmt: skip
+
+
+def test_of_years_of_runs_the_last_ones_are_shown_and_all_are_counted(coordinator):
+    """A page that is told all of them again every three seconds would keep a machine busy."""
+    coordinator.pulse()
+    curve = [GapPoint(n / 2, n, 0.5**n) for n in range(1, 241)]
+    for number in range(70):
+        run = f"study-{number}"
+        coordinator.job(run, "FINISHED:COMPLETED", weft_ending={"run": run, "state": "over"})
+        coordinator.figures(running(run), curve)
+        if number < 3:
+            coordinator.results(run, {"federation": {"parties": ["north"]}})
+    coordinator.job("now", "RUNNING")
+    viewpoint = CoordinatorView(coordinator.kit)
+    view = viewpoint.look()
+    assert len(view.runs) == 71
+    assert view.exposure == [ExposureRow(party="north", runs=3, reached=0)]
+    state = state_of(view)
+    assert [run["run"] for run in state["runs"]][:2] == ["now", "study-69"]
+    assert (len(state["runs"]), state["earlier"]) == (51, 20)
+    assert len(json.dumps(state)) < 1e6
+    # What has not changed is not read again.
+    read = {path: kept for path, (_, kept) in viewpoint._read.items()}
+    again = viewpoint.look()
+    assert all(viewpoint._read[path][1] is kept for path, kept in read.items())
+    assert again.runs == view.runs
+
+
+def test_a_member_that_no_run_takes_is_told(coordinator):
+    write_serve_settings(coordinator.kit, ServeSettings(denied=("west",)))
+    now = time.time()
+    coordinator.pulse(north=SeenSite(since=now, seen=now), west=SeenSite(since=now, seen=now))
+    assert [(site.name, site.denied) for site in coordinator.look().sites] == [
+        ("north", False), ("west", True),
     ]  # fmt: skip
 
 

@@ -19,10 +19,12 @@ from test_metrics import read
 from weft import __version__
 from weft.network.engine import engine_internals, kit_health, serve_and_join
 from weft.network.engine.client_party import PartyComponent
+from weft.network.engine.process_heart import ProcessHeart
 from weft.network.engine.server_only_jobs import RunScheduler
 from weft.network.kits.open_kit import Kit
 from weft.network.process_pulse import Pulse, SeenSite, living_pulse, read_pulse, write_pulse
 from weft.network.run_index import IndexedRun
+from weft.network.service_manager import ServiceManager
 from weft.network.site_metrics import Traffic
 from weft.network.versions import VERSION_PROPERTY, told_version
 
@@ -179,6 +181,25 @@ def test_join_tells_its_connection_by_its_metrics_and_its_pulse(
     assert pulses[2].sentence == "the coordinator has been silent for 40 s"
     assert found[1][1]["weft_runs", "under way"] == 1
     assert read_pulse(joined.home) is None
+
+
+def test_a_heart_goes_on_where_something_cannot_be_told(kit, caplog):
+    served, beats = kit("coordinator"), []
+
+    def look():
+        beats.append(1)
+        if len(beats) in (2, 3):
+            raise RuntimeError("changed size during iteration")
+        if len(beats) == 5:
+            heart.stop()
+        return {"ready": True}
+
+    news = SimpleNamespace(wait=lambda seconds: None, clear=lambda: None)
+    heart = ProcessHeart(served, look, news, status=lambda pulse: "", manager=ServiceManager({}))
+    heart.beat()
+    heart._go_on()
+    assert len(beats) == 5
+    assert [entry.getMessage() for entry in caplog.records] == ["a sign of life is not given"]
 
 
 def test_a_site_says_its_version_with_every_heartbeat():

@@ -2,7 +2,6 @@
 
 const EVERY = 3000;
 const UNDER_WAY = ["starting", "running", "interrupted", "waiting"];
-const MOST_ENDED = 50;
 const SINCE = { submitter: "this page was opened" };
 const view = { axis: "s", shown: data, lost: null };
 /** Elements of runs by name, with what they showed last. */
@@ -53,7 +52,8 @@ const begun = (site) => (site.state === "silent" ? site.seen : site.since);
 function alarms(state) {
   const found = [];
   for (const site of state.sites) {
-    if (site.state === "connected" || site.state === "unknown") continue;
+    // Who takes part in no run any more may stay away.
+    if (site.state === "connected" || site.state === "unknown" || site.denied) continue;
     const since = begun(site);
     const words = { silent: "sends no heartbeats", gone: "is gone", away: "is not connected" }[site.state];
     found.push(`${site.name} ${words}${since ? `, since ${span(state.now - since)}` : ""}`);
@@ -77,6 +77,13 @@ function showTop(state) {
   if (!box) headline.after(list); else if (box.textContent !== list.textContent) box.replaceWith(list);
 }
 
+/** How a site is; one that may take part in no run any more says so. */
+function siteState(site) {
+  const made = html("span", { class: "chips" });
+  made.append(badge(site.state, look(site.state)), ...(site.denied ? [badge("denied", "amber")] : []));
+  return made;
+}
+
 function showSites(state) {
   const body = byId("sites-body");
   if (state.kind === "site") {
@@ -92,7 +99,7 @@ function showSites(state) {
   const timed = state.kind === "coordinator";
   const titles = ["site", "state", ...(timed ? ["since", "last heartbeat"] : []), "Weft"];
   body.replaceChildren(table("All that were seen, and parties of runs", titles, state.sites.map((site) => [
-    site.name, badge(site.state, look(site.state)),
+    site.name, siteState(site),
     ...(timed ? [begun(site) ? span(state.now - begun(site)) : "–",
       site.seen ? `${span(state.now - site.seen)} ago` : "–"] : []),
     site.version ? site.version + (site.version === state.weft ? "" : " (another than here)") : "–",
@@ -208,10 +215,14 @@ function showRuns(state) {
   if (state.runs.some((run) => run.curve.length)) wanted.push(byId("axis-controls") || axisChoice());
   wanted.push(...going.map((run) => showRun(run, state, waiting)));
   if (ended.length) wanted.push(byId("ended-title") || html("h3", { id: "ended-title", class: "over" }, "Ended"));
-  wanted.push(...ended.slice(0, MOST_ENDED).map((run) => showRun(run, state, waiting)));
+  wanted.push(...ended.map((run) => showRun(run, state, waiting)));
   // With nothing under way, the last one is what people come for.
   if (!body.children.length && !going.length) runs.get(ended[0].run).box.open = true;
-  if (ended.length > MOST_ENDED) wanted.push(html("p", { class: "note" }, `and ${whole(ended.length - MOST_ENDED)} before; weft status lists them all`));
+  if (state.earlier) {
+    const note = byId("earlier") || html("p", { class: "note", id: "earlier" });
+    note.textContent = `and ${plural(state.earlier, "run")} before; weft status lists them all`;
+    wanted.push(note);
+  }
   // Elements that stay are not moved: focus and open parts stay with them.
   const now = [...body.children];
   if (now.length !== wanted.length || wanted.some((part, at) => part !== now[at])) body.replaceChildren(...wanted);
@@ -244,7 +255,7 @@ function lose(sentence) {
   byId("freshness").textContent = `What is below is of ${clock(view.lost)}.`;
 }
 
-async function ask() {
+async function refresh() {
   try {
     const answer = await fetch("state.json", { cache: "no-store" });
     if (!answer.ok) throw new Error(answer.statusText);
@@ -254,8 +265,12 @@ async function ask() {
   } catch {
     lose("weft console does not answer any more; start it again, and open the new address.");
   }
-  setTimeout(ask, EVERY);
+}
+
+async function follow() {
+  await refresh();
+  setTimeout(follow, EVERY);
 }
 
 show(data);
-setTimeout(ask, EVERY);
+setTimeout(follow, EVERY);

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from weft import __version__
-from weft.errors import WeftError
+from weft.errors import ConfigError, WeftError
 from weft.network.console.federation_view import (
     ExposureRow,
     FederationView,
@@ -26,9 +26,10 @@ from weft.network.engine.stored_jobs import stored_jobs
 from weft.network.kits.open_kit import Kit
 from weft.network.process_pulse import Pulse, living_pulse, read_pulse
 from weft.network.run_description import check_run
-from weft.network.run_figures import RunFigures, figures_of_run
+from weft.network.run_figures import RunFigures, figures_file
 from weft.network.run_progress import Report
 from weft.network.run_results import RESULTS, SUMMARY
+from weft.network.serve_settings import read_serve_settings
 from weft.network.status_text import report_text
 
 _INTERRUPTED = "weft serve does not run; the run goes on when it does"
@@ -56,6 +57,8 @@ class CoordinatorView:
         summaries = [found for row in runs if (found := self._summary(row.run)) is not None]
         sites = _sites(read_pulse(kit.home), living=pulse is not None)
         sites += parties_elsewhere(sites, runs, "away" if pulse is not None else "unknown")
+        denied = self._denied()
+        sites = [msgspec.structs.replace(site, denied=site.name in denied) for site in sites]
         counted = f"{len(summaries)} run{'' if len(summaries) == 1 else 's'}"
         return FederationView(
             kind=kit.kind,
@@ -117,8 +120,16 @@ class CoordinatorView:
             reached=summary.get("exposure_reached"),
         )
 
+    def _denied(self) -> tuple[str, ...]:
+        try:
+            return read_serve_settings(self._kit).denied
+        except ConfigError:
+            # The server says so when it starts.
+            return ()
+
     def _figures(self, run: str) -> RunFigures | None:
-        return figures_of_run(self._kit.home, run) if _is_name(run) else None
+        path = figures_file(self._kit.home, run)
+        return self._kept(path, _read_figures) if _is_name(run) else None
 
     def _summary(self, run: str) -> dict[str, Any] | None:
         path = self._kit.runs / run / RESULTS / SUMMARY
@@ -140,6 +151,10 @@ class CoordinatorView:
         except (OSError, msgspec.MsgspecError):
             return None
         return self._read[path][1]
+
+
+def _read_figures(content: bytes) -> RunFigures:
+    return msgspec.json.decode(content, type=RunFigures)
 
 
 def _plain(content: bytes) -> Any:

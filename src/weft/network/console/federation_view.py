@@ -29,6 +29,8 @@ class SiteRow(msgspec.Struct, frozen=True, kw_only=True):
         Its last heartbeat; 0: not known.
     version
         Of its Weft; empty: not known.
+    denied
+        Whether the coordinator takes it into no run any more.
     """
 
     name: str
@@ -36,6 +38,7 @@ class SiteRow(msgspec.Struct, frozen=True, kw_only=True):
     since: float = 0.0
     seen: float = 0.0
     version: str = ""
+    denied: bool = False
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,6 +151,10 @@ class Viewpoint(Protocol):
 
     def close(self) -> None:
         """Nobody looks any more."""
+
+
+#: States of runs that are not over.
+UNDER_WAY = ("starting", "running", "interrupted", "waiting")
 
 
 def newest_first(runs: list[RunRow]) -> list[RunRow]:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from weft import __version__
-from weft.network.console.federation_view import FederationView
+from weft.network.console.federation_view import UNDER_WAY, FederationView
 from weft.network.status_text import wait_text
 from weft.report.json_values import finite
 from weft.report.page.html_elements import Html, el, embedded, join, section
@@ -17,6 +17,8 @@ from weft.report.page.html_file import asset, digest
 
 #: Where the page asks how things stand, beside its own address.
 STATE = "state.json"
+#: Runs that are over and shown: a coordinator has them for years.
+_MOST_OVER = 50
 _PARTS = (
     ("runs", "Runs"),
     ("sites", "Sites"),
@@ -64,8 +66,12 @@ def page_of(view: FederationView) -> str:
 
 
 def state_of(view: FederationView) -> dict[str, Any]:
-    """What the page's script is told."""
-    plain: dict[str, Any] = finite(msgspec.to_builtins(view))
+    """What the page's script is told: of runs that are over, the last ones."""
+    over = [run for run in view.runs if run.state not in UNDER_WAY]
+    going = [run for run in view.runs if run.state in UNDER_WAY]
+    shown = msgspec.structs.replace(view, runs=[*going, *over[:_MOST_OVER]])
+    plain: dict[str, Any] = finite(msgspec.to_builtins(shown))
+    plain["earlier"] = len(over[_MOST_OVER:])
     for run in plain["runs"]:
         run["waits"] = wait_text(run["wait"]) if run["wait"] else ""
     return plain

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from threading import Event, Lock, Thread
@@ -14,6 +15,8 @@ from weft.network.engine.metrics_writer import MetricsFile
 from weft.network.kits.open_kit import Kit
 from weft.network.process_pulse import BEAT, Pulse, end_pulse, write_pulse
 from weft.network.service_manager import ServiceManager
+
+log = logging.getLogger("weft.process")
 
 #: Seconds between two files of metrics.
 _METRICS = 15.0
@@ -52,6 +55,8 @@ class ProcessHeart:
         self._next_metrics = 0.0
         self._lock = Lock()
         self._ended = False
+        #: What kept it from beating the last time.
+        self._trouble = ""
 
     @property
     def _pause(self) -> float:
@@ -83,7 +88,14 @@ class ProcessHeart:
         while not self._ended:
             self._news.wait(self._pause)
             self._news.clear()
-            self.beat()
+            try:
+                self.beat()
+                self._trouble = ""
+            except Exception as error:
+                # A process that works must not be taken for dead because it cannot tell something.
+                if str(error) != self._trouble:
+                    log.exception("a sign of life is not given")
+                self._trouble = str(error)
 
     def beat(self) -> None:
         """Tell everybody how this process is."""
