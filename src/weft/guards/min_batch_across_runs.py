@@ -19,6 +19,9 @@ from weft.array_types import Ints
 
 Bools = NDArray[np.bool_]
 
+#: Attendance is zeros and ones: what is left of it by rounding is far below this.
+_NOTHING = 1e-9
+
 
 @dataclass(frozen=True)
 class Change:
@@ -93,10 +96,17 @@ def _alone(present: Bools, group: Ints, at_least: int) -> tuple[int, Bools]:
     alone = np.zeros(len(kinds), bool)
     always = np.ones((1, runs), np.int64)
     for number in np.unique(who[few]).tolist():
-        mine = who == number
-        large = np.vstack([always, attended[mine & ~few]])
-        rank = np.linalg.matrix_rank(large)
-        found += np.linalg.matrix_rank(np.vstack([large, attended[mine & few]])) - rank
-        for place in np.flatnonzero(mine & few).tolist():
-            alone[place] = np.linalg.matrix_rank(np.vstack([large, attended[place]])) > rank
-    return int(found), alone[kind.ravel()]
+        mine, small = who == number, np.flatnonzero((who == number) & few)
+        basis = _basis(np.vstack([always, attended[mine & ~few]]))
+        # What of a few samples' attendance is no combination of that of larger groups.
+        rest = attended[small] - (attended[small] @ basis.T) @ basis
+        found += int(np.linalg.matrix_rank(rest, tol=_NOTHING * np.sqrt(len(rest))))
+        alone[small] = np.linalg.norm(rest, axis=1) > _NOTHING
+    return found, alone[kind.ravel()]
+
+
+def _basis(rows: Ints) -> NDArray[np.float64]:
+    """Directions of length one that all of these rows are combinations of."""
+    _, sizes, directions = np.linalg.svd(rows.astype(np.float64), full_matrices=False)
+    found: NDArray[np.float64] = directions[sizes > _NOTHING * sizes.max(initial=1.0)]
+    return found

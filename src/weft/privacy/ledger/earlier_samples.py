@@ -152,8 +152,9 @@ Hashes = NDArray[np.uint64]
 Bools = NDArray[np.bool_]
 Places = NDArray[np.int32]
 
-#: Runs over different samples that are remembered; equal ones take one place.
-MOST_RUNS = 8
+#: Runs over different samples that are remembered; equal ones take one place. Whoever chooses the
+#: samples of runs chooses what is forgotten: by 8, eight runs over others made a party forget one.
+MOST_RUNS = 32
 
 
 @dataclass
