@@ -125,14 +125,14 @@ def figures_of(progress: Progress, began: float, curve: GapCurve) -> RunFigures:
     )
 
 
-def figures_file(home: Path, run: str) -> Path:
+def _file(home: Path, run: str) -> Path:
     """Where they lie; the run's name was checked before."""
     return home / _FIGURES / f"{run}.json"
 
 
 def write_figures(home: Path, figures: RunFigures) -> None:
     """Keep them for others; a full disk is no reason to end a run."""
-    path = figures_file(home, figures.run)
+    path = _file(home, figures.run)
     with suppress(OSError, WeftError):
         path.parent.mkdir(mode=0o700, exist_ok=True)
         write_private(path, msgspec.json.encode(figures))
@@ -141,13 +141,13 @@ def write_figures(home: Path, figures: RunFigures) -> None:
 def delete_figures(home: Path, run: str) -> None:
     """Nothing is kept of a run that was given up."""
     with suppress(OSError):
-        figures_file(home, run).unlink(missing_ok=True)
+        _file(home, run).unlink(missing_ok=True)
 
 
 def figures_of_run(home: Path, run: str) -> RunFigures | None:
     """Those of one run; None: there are none, or they cannot be read."""
     try:
-        return msgspec.json.decode(figures_file(home, run).read_bytes(), type=RunFigures)
+        return msgspec.json.decode(_file(home, run).read_bytes(), type=RunFigures)
     except (OSError, msgspec.MsgspecError):
         return None
 

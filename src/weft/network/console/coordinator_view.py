@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +25,14 @@ from weft.network.engine.stored_jobs import stored_jobs
 from weft.network.kits.open_kit import Kit
 from weft.network.process_pulse import Pulse, living_pulse, read_pulse
 from weft.network.run_description import check_run
-from weft.network.run_figures import RunFigures, figures_file
+from weft.network.run_figures import RunFigures, figures_of_run
 from weft.network.run_progress import Report
 from weft.network.run_results import RESULTS, SUMMARY
 from weft.network.serve_settings import read_serve_settings
 from weft.network.status_text import report_text
 
+#: A run's summary, as its results have it.
+_Summary = dict[str, Any]
 _INTERRUPTED = "weft serve does not run; the run goes on when it does"
 _FROM = (
     "Of {runs} whose results the coordinator still has. What parties showed each other in sums, by "
@@ -44,8 +45,8 @@ class CoordinatorView:
 
     def __init__(self, kit: Kit) -> None:
         self._kit = kit
-        #: What was read of files that do not change, by path, with the time of the file.
-        self._read: dict[Path, tuple[int, Any]] = {}
+        #: Jobs whose runs have ended, with their summaries: nothing of them changes any more.
+        self._over: dict[str, tuple[RunRow, _Summary | None]] = {}
 
     def close(self) -> None:
         """Files are all it looks at."""
@@ -53,8 +54,9 @@ class CoordinatorView:
     def look(self) -> FederationView:
         kit, pulse = self._kit, living_pulse(self._kit.home)
         process = examine_process(kit)
-        runs = self._runs(pulse is not None)
-        summaries = [found for row in runs if (found := self._summary(row.run)) is not None]
+        seen = self._runs(pulse is not None)
+        runs = [row for row, _ in seen]
+        summaries = [summary for _, summary in seen if summary is not None]
         sites = _sites(read_pulse(kit.home), living=pulse is not None)
         sites += parties_elsewhere(sites, runs, "away" if pulse is not None else "unknown")
         denied = self._denied()
@@ -75,7 +77,7 @@ class CoordinatorView:
             exposure_from=_FROM.format(runs=counted),
         )
 
-    def _runs(self, served: bool) -> list[RunRow]:
+    def _runs(self, served: bool) -> list[tuple[RunRow, _Summary | None]]:
         jobs = sorted(
             (info_of(meta) for meta in stored_jobs(self._kit)),
             key=lambda job: job.submission.submitted if job.submission else 0.0,
@@ -86,9 +88,18 @@ class CoordinatorView:
         for job in jobs:
             newest.setdefault(job.run, job)
         places = places_of(jobs)
-        return [self._row(job, places.get(job.job), served) for job in newest.values()]
+        found = []
+        for job in newest.values():
+            known = self._over.get(job.job)
+            if known is None:
+                summary = self._summary(job.run)
+                known = self._row(job, places.get(job.job), served, summary or {}), summary
+                if job.ended and job.ending is not None:
+                    self._over[job.job] = known
+            found.append(known)
+        return found
 
-    def _row(self, job: RunInfo, place: int | None, served: bool) -> RunRow:
+    def _row(self, job: RunInfo, place: int | None, served: bool, summary: _Summary) -> RunRow:
         figures = self._figures(job.run)
         report = figures.report if figures is not None else None
         ending = job.ending or report
@@ -101,7 +112,6 @@ class CoordinatorView:
             state = report.state if report is not None else "starting" if job.going else state
             if not served:
                 state, sentence = "interrupted", _INTERRUPTED
-        summary = self._summary(job.run) or {}
         return RunRow(
             run=job.run,
             state=state,
@@ -128,37 +138,25 @@ class CoordinatorView:
             return ()
 
     def _figures(self, run: str) -> RunFigures | None:
-        path = figures_file(self._kit.home, run)
-        return self._kept(path, _read_figures) if _is_name(run) else None
+        return figures_of_run(self._kit.home, run) if _is_name(run) else None
 
-    def _summary(self, run: str) -> dict[str, Any] | None:
-        path = self._kit.runs / run / RESULTS / SUMMARY
-        found = self._kept(path, _plain) if _is_name(run) else None
-        return found if isinstance(found, dict) else None
+    def _summary(self, run: str) -> _Summary | None:
+        return self._plain(run, Path(RESULTS) / SUMMARY)
 
     def _asked(self, run: str) -> float | None:
-        task = self._kept(self._kit.runs / run / TASK, _plain) if _is_name(run) else None
-        settings = task.get("settings") if isinstance(task, dict) else None
+        settings = (self._plain(run, Path(TASK)) or {}).get("settings")
         asked = settings.get("gap") if isinstance(settings, dict) else None
         return float(asked) if isinstance(asked, int | float) else None
 
-    def _kept(self, path: Path, read: Callable[[bytes], Any]) -> Any:
-        """What a file holds, read anew where it has changed; None where it cannot be read."""
+    def _plain(self, run: str, name: Path) -> dict[str, Any] | None:
+        """What a file in a run's folder holds; None where there is none, or none that fits."""
+        if not _is_name(run):
+            return None
         try:
-            stamp = path.stat().st_mtime_ns
-            if self._read.get(path, (-1, None))[0] != stamp:
-                self._read[path] = stamp, read(path.read_bytes())
+            content = (self._kit.runs / run / name).read_bytes()
+            return msgspec.json.decode(content, type=dict[str, Any])
         except (OSError, msgspec.MsgspecError):
             return None
-        return self._read[path][1]
-
-
-def _read_figures(content: bytes) -> RunFigures:
-    return msgspec.json.decode(content, type=RunFigures)
-
-
-def _plain(content: bytes) -> Any:
-    return msgspec.json.decode(content)
 
 
 def _is_name(run: str) -> bool:
