@@ -28,7 +28,7 @@ from weft.network import liveness
 from weft.network import network_channel as channel
 from weft.network.network_channel import NetworkChannel
 from weft.privacy.agreement.consent import Consent
-from weft.solvers.sealed import coordinator_round_trips, messages
+from weft.solvers.sealed import asked_in_turn, messages
 from weft.solvers.settings import Settings
 from weft.storage.journal import Journal
 from weft_examples.repeated_run import Drawn, repeat_run
@@ -66,7 +66,7 @@ def _soon(monkeypatch):
     monkeypatch.setattr(channel, "_PAUSE", 0.01)
     monkeypatch.setattr(coordination, "_PAUSE", 0.01)
     for name in ("_FIRST_PAUSE", "_LONGEST_PAUSE"):
-        monkeypatch.setattr(coordinator_round_trips, name, 0.01)
+        monkeypatch.setattr(asked_in_turn, name, 0.01)
     for sync in ("fdatasync", "fsync"):
         monkeypatch.setattr(os, sync, lambda file: None)
 

@@ -10,6 +10,7 @@ from weft.matching.holding_map import HoldingMap
 from weft.solvers.algorithm_entry import Algorithm
 from weft.solvers.evaluation_settings import EvaluationSettings
 from weft.solvers.sealed.coordinator import SealedCoordinator
+from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSS
 from weft.solvers.sealed.model_guard import told_by_model
 from weft.solvers.sealed.party_second_moments import SealedMomentsParty
 from weft.solvers.sealed.phase_limit import MOST_LAMBDAS
@@ -18,7 +19,7 @@ from weft.solvers.settings import Settings
 from weft.solvers.sum_count_forecast import QUASI_NEWTON, Forecast, power_of_gap
 
 #: Losses whose slope can be computed on shares.
-LOSSES = ("logistic", "squared")
+LOSSES = ("logistic", "squared", EXPONENTIAL_LOSS)
 #: Round trips of an iteration, of which there are about as many as quasi-Newton takes on sums.
 _TRIPS = 5
 
@@ -26,7 +27,16 @@ _TRIPS = 5
 def why_not_sealed(settings: Settings) -> str:
     """Why these settings cannot be trained sealed, in words; empty: they can."""
     if settings.loss not in LOSSES:
-        return f"it has logistic and squared loss, not '{settings.loss}'"
+        if settings.loss in ("gamma", "tweedie"):
+            return (
+                f"slopes of a {settings.loss} model are labels times e^−z, products of which 64 "
+                "bits hold too few digits"
+            )
+        return f"it has logistic, squared and Poisson loss, not '{settings.loss}'"
+    if settings.loss == EXPONENTIAL_LOSS and (
+        settings.folds or settings.second_moments or settings.inference != "none"
+    ):
+        return "of a Poisson model it makes neither folds nor standard errors"
     if settings.inference in ("robust", "clustered"):
         return "squared slopes of samples are not added up on shares, set inference = true"
     if settings.cipher == "plain":
@@ -94,6 +104,7 @@ SEALED = Algorithm(
     about="quasi-Newton on shares: nobody sees a score, a slope, a gradient or a weight",
     reads=("patience",),
     losses="smooth",
+    any_curvature=True,
     free_intercept=True,
     weighs_samples=True,
     offsets=True,

@@ -46,6 +46,10 @@ class CertifiedPoints:
         Inner products of all vectors; those know of a free intercept.
     offset
         No score is larger at w = 0.
+    exponential
+        Whether the loss is that of a Poisson model.
+    centre
+        Of a free intercept, how much of its vector the point has from which scores are told.
     primal, dual
         Above P at the point, and below P*.
     proof
@@ -60,6 +64,8 @@ class CertifiedPoints:
     start: float
     products: VectorProducts = field(default_factory=VectorProducts)
     offset: float = 0.0
+    exponential: bool = False
+    centre: float = 0.0
     primal: float = math.inf
     dual: float = 0.0
     proof: tuple[float, float] = (math.inf, 0.0)
@@ -87,6 +93,13 @@ class CertifiedPoints:
     def tilt(self, model: int, vector: int) -> float:
         """The inner product of the point where a vector was made, and a vector."""
         return self.products.dot(self._cut(model).point, self.products.unit(vector))
+
+    @property
+    def _centre_point(self) -> Floats:
+        """Nothing but an intercept: scores are bounded by how far they are from those here."""
+        if not self.centre:
+            return np.zeros(self.products.count)
+        return self.centre * self.products.unit(0)
 
     def _cut(self, number: int) -> Cut:
         cut = self._cuts[number]

@@ -12,13 +12,13 @@ from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel
 from weft.solvers.base import Checkpointing, Coordinator, Record, Result, Stage
+from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSS, AnySeries, ExponentialSeries
 from weft.solvers.sealed.held_out_losses import HeldOut, starting_losses
 from weft.solvers.sealed.lbfgs_coefficients import Descent, Trial, factors_of
 from weft.solvers.sealed.phase_limit import MOST_GRADIENTS, spare_points
 from weft.solvers.sealed.score_guard import ScoreGuard
 from weft.solvers.sealed.second_moment_round_trips import MomentExchange
 from weft.solvers.sealed.share_scalars import Told
-from weft.solvers.sealed.sine_series import Series
 from weft.solvers.sealed.vector_products import VectorProducts
 from weft.solvers.settings import Settings
 from weft.solvers.stopping import Clock, ends_whole_run, why_stop
@@ -33,6 +33,8 @@ _MOST_IDLE = 12
 #: The same where standard errors are wanted, of which a certified gap says little for a tiny λ.
 _MOST_IDLE_FOR_ERRORS = 40
 _BETTER = 0.99
+#: Shares of a step above which it may be made shorter.
+_LONG = 0.2
 #: By what share P must fall, where the bound does not get better, for an iteration not to be idle.
 _FALL = 1e-4
 
@@ -57,7 +59,7 @@ class SealedCoordinator(Coordinator):
         warm: bool = False,
     ) -> Result:
         problems = Problems(classes, settings.folds)
-        exchange = MomentExchange(channel, holdings, settings, adder, problems, weight)
+        exchange = MomentExchange(channel, holdings, settings, adder, problems, weight, label)
         run = _Run(exchange, holdings, settings, problems, channel, offset, progress)
         return run.train()
 
@@ -77,22 +79,35 @@ class _Run:
     ) -> None:
         self._exchange, self._settings, self._progress = exchange, settings, progress
         self._squared = settings.loss == "squared"
+        self._exponential = settings.loss == EXPONENTIAL_LOSS
         errors = exchange.errors
         #: Of a squared loss, offsets are taken off the labels.
         self._offset = 0.0 if self._squared else offset
+        first = exchange.ladder[0]
+        centre = first.centre if isinstance(first, ExponentialSeries) else 0.0
+        if centre:
+            centre /= exchange.intercept_length
         #: Whether losses at w = 0 differ, so that this point is measured as any other.
         self._measures_start = not self._squared and (
-            offset > 0 or errors.bounds.weighing is not None
+            offset > 0 or errors.bounds.weighing is not None or self._exponential
         )
         self._parties = len(holdings.parties)
-        self._guard = ScoreGuard(errors.bounds.rows, self._parties)
+        self._guard = ScoreGuard(errors.bounds.rows, self._parties, exchange.ladder)
         lam, self._layout = settings.lambdas[0], problems
         starts = starting_losses(errors.bounds, exchange.folds, self._squared)
         self._problems, self._held = [], list[HeldOut]()
         for share, start, left_out in zip(*(each.tolist() for each in starts), strict=True):
             products = VectorProducts(exchange.intercept_length)
             problem = Descent(
-                errors, self._squared, lam * share, share, start, products, self._offset
+                errors,
+                self._squared,
+                lam * share,
+                share,
+                start,
+                products,
+                self._offset,
+                self._exponential,
+                centre,
             )
             self._problems.append(problem)
             self._held.append(HeldOut(problem, self._squared, left_out))
@@ -153,7 +168,7 @@ class _Run:
         for problem in self._problems:
             problem.limit_reach(self._guard.most_reach)
         active = np.arange(len(self._problems))
-        trials = [problem.stay() for problem in self._problems]
+        trials = [problem.at_centre() for problem in self._problems]
         self._spare -= 1
         self._exchange.point(active, factors_of(trials, self._vectors))
         told = self._exchange.slopes(self._guard.level, 0)
@@ -269,7 +284,7 @@ class _Run:
             # Below the reach of the series, a point needs no alarm.
             safe = self._squared or trial.reach <= self._guard.series.reach
             bounds.append(trial.reach if safe else self._guard.bound(alarm, reach, period))
-        if None in bounds:
+        if None in bounds and not self._may_shorten(trials, bounds):
             if self._guard.widen(max(alarms.tolist()), period):
                 return None
             self._alarms += 1
@@ -281,18 +296,28 @@ class _Run:
                 trials[at], again = problem.shorten(share), True
         return None if again else np.array([b for b in bounds if b is not None])
 
+    def _may_shorten(self, trials: list[Trial], bounds: list[float | None]) -> bool:
+        """Whether steps that went too far are made shorter before a longer series is taken.
+
+        So it is where the series for scores that are twice as large is many times less exact.
+        """
+        far = [t for t, bound in zip(trials, bounds, strict=True) if bound is None]
+        return self._exponential and all(trial.step > _LONG for trial in far)
+
     def _accept(self, active: Ints, told: Told, scores: Floats) -> None:
         bits: Ints = np.max([self._problems[n].noise_bits() for n in active.tolist()], axis=0)
         rows = self._exchange.vector(bits)
         self._vectors += 1
         self._iteration += 1
         self._spare += 2
-        series: Series | None = None if self._squared else self._guard.series
+        series: AnySeries | None = None if self._squared else self._guard.series
         for at, number in enumerate(active.tolist()):
             self._problems[number].accept(
                 rows[:, at], bits, float(told.losses[at]), series, float(scores[at])
             )
             self._held[number].note(float(told.held[at]))
+        if self._exponential:
+            self._guard.narrow(max(problem.scores for problem in self._problems))
 
     # ── what is told ──────────────────────────────────────────────────────────────────────
 

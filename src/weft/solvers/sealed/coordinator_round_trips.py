@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Mapping
 from time import perf_counter
-from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from weft.array_types import Floats, Ints
 from weft.crypto import Adder
 from weft.crypto.primitives.seeded_words import SEED_BYTES, Words
-from weft.errors import PartyAway, ProtocolError
+from weft.errors import ProtocolError
 from weft.matching.holding_map import HoldingMap
-from weft.protocol import Channel, Message, Phase
-from weft.protocol.request_reply import R
+from weft.protocol import Channel
+from weft.solvers.sealed.asked_in_turn import AskedInTurn
 from weft.solvers.sealed.dealer import Dealer
 from weft.solvers.sealed.digit_widths import (
     EIGHTH_LEVEL,
@@ -25,6 +25,14 @@ from weft.solvers.sealed.digit_widths import (
     choose_widths,
     intercept_units,
     loss_digits,
+    product_cuts,
+)
+from weft.solvers.sealed.exponential_series import (
+    EXPONENTIAL_LOSS,
+    AnySeries,
+    ExponentialSeries,
+    centre_of,
+    series_for,
 )
 from weft.solvers.sealed.fold_rows import (
     FoldSizes,
@@ -52,7 +60,6 @@ from weft.solvers.sealed.messages import (
     PointRequest,
     ProductsRequest,
     ScoresRequest,
-    SealedRequest,
     SlopesReply,
     SlopesRequest,
     TablesRequest,
@@ -60,7 +67,6 @@ from weft.solvers.sealed.messages import (
     WeighRequest,
 )
 from weft.solvers.sealed.share_scalars import Told, add_shares
-from weft.solvers.sealed.sine_series import SERIES
 from weft.solvers.sealed.table_bounds import BOUNDS, table_bounds
 from weft.solvers.sealed.table_positions import shapes_of, whole_table
 from weft.solvers.sealed.weight_digits import Weighing
@@ -68,14 +74,10 @@ from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
 from weft.sums.scalar_sums import add_scalars
 
-Asked = TypeVar("Asked", bound=SealedRequest)
-
-#: Seconds between two questions to a party that does not answer: at first, and at most.
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _FULL, _WIDE = 64, 128
 
 
-class SealedExchange:
+class SealedExchange(AskedInTurn):
     """All phases, each until everyone has answered, with what the dealer adds to them.
 
     Attributes
@@ -84,8 +86,6 @@ class SealedExchange:
         Bounds, widths and how far results may be off, once tables are masked.
     folds
         What is left out by which problem.
-    dealer_seconds, dealt_bytes, opened_bytes
-        What dealing has taken, what it has sent, and what parties have opened.
     """
 
     def __init__(
@@ -96,16 +96,14 @@ class SealedExchange:
         adder: Adder,
         problems: Problems,
         weight: float = 1.0,
+        label: float = 1.0,
     ) -> None:
-        self._channel, self._holdings = channel, holdings
-        self._settings, self._adder, self._weight = settings, adder, weight
+        super().__init__(channel, holdings, settings, adder)
+        self._most = weight, label
         self._layout, self._squared = problems, settings.loss == "squared"
         self._left_out = rows_of_folds(int(holdings.rows.sizes.sum()), problems.folds)
         refuse_small(self._left_out.tolist(), holdings.terms.min_batch)
-        self._serial = 0
         self.notes: list[str] = []
-        self.dealer_seconds, self.dealt_bytes, self.opened_bytes = 0.0, 0, 0
-        self._last = holdings.parties[-1]
         shapes = shapes_of(holdings)
         self._table = whole_table(shapes)
         free = settings.frees_intercept(holdings.bias_slot >= 0)
@@ -116,8 +114,6 @@ class SealedExchange:
         if free:
             self._vectors = 1
             self._dealer.free_intercept(np.arange(problems.width))
-        #: What parties have told under masks and pads, added up.
-        self._total: Words = np.zeros(0, np.uint64)
         self._problems: Ints = np.arange(problems.width)
 
     @property
@@ -127,57 +123,22 @@ class SealedExchange:
         return intercept_units(self.errors.widths) * self.errors.unit if free else 0.0
 
     @property
+    def _centre(self) -> int:
+        """Of series of a Poisson loss with a free intercept, which moves all scores alike."""
+        free = self._settings.frees_intercept(self._holdings.bias_slot >= 0)
+        # A sample that is left out has no intercept.
+        whole = self.errors.bounds.rows == self.errors.bounds.samples
+        moves = self._settings.loss == EXPONENTIAL_LOSS and free and whole
+        return centre_of(self.errors.bounds.label_square) if moves else 0
+
+    @property
+    def ladder(self) -> tuple[AnySeries, ...]:
+        return series_for(self._settings.loss, self._centre)
+
+    @property
     def _weighing(self) -> Weighing | None:
         """What is known of weights of samples; None: all weigh one."""
         return self.errors.bounds.weighing
-
-    # ── asking ────────────────────────────────────────────────────────────────────────────
-
-    def _ask(
-        self,
-        phase: Phase[Asked, R],
-        build: Callable[[str, int], Asked],
-    ) -> dict[str, R]:
-        """Ask everyone, and again whoever did not answer; phases are answered once."""
-        self._serial += 1
-        answers: dict[str, R] = {}
-        began, pause = self._channel.elapsed, _FIRST_PAUSE
-        while True:
-            round_ = self._adder.advance()
-            waiting = [p for p in self._holdings.parties if p not in answers]
-            replies = self._channel.ask(phase, {p: build(p, round_) for p in waiting})
-            replies.stop_on_refusal()
-            answers.update(replies.answered)
-            if not replies.missing:
-                return {party: answers[party] for party in self._holdings.parties}
-            if self._channel.elapsed - began + pause > self._settings.patience:
-                party, failure = next(iter(replies.missing.items()))
-                raise PartyAway(
-                    f"{party} did not answer ({failure.reason}), and sealed training needs "
-                    "everyone; bring it back, and resume the run or start again"
-                )
-            self._channel.pause(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
-
-    def _add(self, replies: Mapping[str, Message], field: str) -> None:
-        """Add what parties sent, word by word, without reading it."""
-        total: Words | None = None
-        for party, reply in replies.items():
-            words: Words | None = getattr(reply, field)
-            if words is None or (total is not None and words.shape != total.shape):
-                raise ProtocolError(f"party {party} sent a malformed field '{field}'")
-            total = words.copy() if total is None else total + words
-            self.opened_bytes += words.nbytes
-        assert total is not None
-        self._total = total
-
-    def _deal(self, make: Callable[[], Words]) -> Callable[[str], Words | None]:
-        """What is dealt: to the last party, whose share does not follow from a seed."""
-        began = perf_counter()
-        words = make().reshape(-1)
-        self.dealer_seconds += perf_counter() - began
-        self.dealt_bytes += words.nbytes
-        return lambda party: words if party == self._last else None
 
     # ── setting up ────────────────────────────────────────────────────────────────────────
 
@@ -192,7 +153,8 @@ class SealedExchange:
             raise ProtocolError("a party sent no seed for sealed training; the run stops")
         if not all(0.0 <= total < np.inf for total in totals):
             raise ProtocolError("the parties' bounds do not add up to any of a table; start again")
-        bounds = table_bounds(totals[:BOUNDS], holdings, self._squared, self._weight)
+        responses = self._squared or self._settings.loss == EXPONENTIAL_LOSS
+        bounds = table_bounds(totals[:BOUNDS], holdings, responses, *self._most)
         sizes = FoldSizes.of(
             self._layout,
             self._left_out,
@@ -200,7 +162,7 @@ class SealedExchange:
             holdings.terms.min_batch,
             squared=self._squared,
         )
-        widths = choose_widths(bounds, self._squared, self._table.n_columns)
+        widths = choose_widths(bounds, self._settings.loss, self._table.n_columns)
         errors = Errors(bounds, widths, len(holdings.parties), self._table.n_columns)
         dealer = Dealer([reply.seed for reply in begun.values()], self._table)
         return dealer, errors, sizes
@@ -216,6 +178,7 @@ class SealedExchange:
                 slope=widths.slope,
                 cut=widths.cut,
                 weighed=self._weighing is not None,
+                centre=self._centre,
             ),
         )
         tables = {party: reply.table for party, reply in told.items()}
@@ -285,7 +248,7 @@ class SealedExchange:
         )
         nothing = np.zeros(len(self._problems))
         alarms = self._alarms(replies) if period else nothing
-        if self._weighing is not None:
+        if self._weighing is not None or isinstance(self.ladder[level], ExponentialSeries):
             replies = self._weigh(replies, level)
         self._take_slopes(replies)
         if self._squared:
@@ -294,20 +257,20 @@ class SealedExchange:
 
     def _dealt_for_slopes(self, level: int, period: int) -> Words:
         dealer, serial, widths = self._dealer, self._serial + 1, self.errors.widths
+        series = self.ladder[level]
+        if isinstance(series, ExponentialSeries):
+            return dealer.exponential(serial, series, period)
         if not self._squared:
-            return dealer.series(serial, SERIES[level], period, widths, self._weighing)
+            return dealer.series(serial, series, period, widths, self._weighing)
         if self._weighing is not None:
             return dealer.cut_weighed_scores(serial, self._weighing.score_cut)
         return dealer.cut_scores(serial, widths)
 
     def _weigh(self, replies: Mapping[str, SlopesReply], level: int) -> dict[str, SlopesReply]:
         """Cut slopes and losses that are weighed: one more round trip."""
-        weighing, rows = self._weighing, self.errors.bounds.rows
-        assert weighing is not None
-        series = None if self._squared else SERIES[level]
-        cuts = [weighing.slope_cut(series, self.errors.widths.slope)]
-        if series is not None:
-            cuts.append(weighing.loss_cut(rows, series))
+        series, slope = None if self._squared else self.ladder[level], self.errors.widths.slope
+        of = self.errors.bounds
+        cuts = product_cuts(series, self._weighing, slope, of.rows, of.largest_label)
         self._add(replies, "slopes")
         sent = self._deal(lambda: self._dealer.cut_products(self._serial + 1, cuts))
         return self._ask(
@@ -319,11 +282,16 @@ class SealedExchange:
 
     def _losses(self, replies: Mapping[str, SlopesReply], level: int) -> tuple[Floats, Floats]:
         """Over samples trained on, and over those that folds leave out."""
-        series, of, problems = SERIES[level], self.errors.bounds, self._problems
+        series, of, problems = self.ladder[level], self.errors.bounds, self._problems
         weighing = self._weighing
-        digits = loss_digits(of.rows, series).total
-        if weighing is not None:
-            digits = weighing.total(of.rows, series)
+        # A sample that is in no problem has a score of zero: of what a row counts, and it too.
+        rest, idle = 0.0, 1.0
+        if isinstance(series, ExponentialSeries):
+            digits = series.loss_digits(of.rows, of.largest_label)
+        elif weighing is not None:
+            digits, idle = weighing.total(of.rows, series), 0.0
+        else:
+            digits, rest, idle = loss_digits(of.rows, series).total, series.level, math.log(2.0)
         folded = with_fold(self._layout, problems)
         totals = add_shares(replies, "losses", len(problems) + len(folded), _FULL)
         sums = np.array(totals) * 2.0**-digits
@@ -332,11 +300,7 @@ class SealedExchange:
         held[folded] = sums[len(problems) :]
 
         def mean(sums: Floats, rows: Floats, samples: Floats) -> Floats:
-            if weighing is not None:
-                return np.asarray(sums / of.samples)
-            # A sample that is in no problem has a score of zero.
-            out = (sums + series.level * rows - (rows - samples) * np.log(2.0)) / of.samples
-            return np.asarray(out)
+            return np.asarray((sums + rest * rows - (rows - samples) * idle) / of.samples)
 
         trained = mean(sums[: len(problems)], of.rows - rows, of.samples - samples)
         return trained, mean(held, rows, samples)

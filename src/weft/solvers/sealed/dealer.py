@@ -22,6 +22,7 @@ from weft.solvers.sealed.digit_widths import (
     alarm_bits,
     loss_digits,
 )
+from weft.solvers.sealed.exponential_series import ExponentialSeries
 from weft.solvers.sealed.masked_sine_kernels import blocks_of, less_dealt
 from weft.solvers.sealed.ring_products import add_products, transposed_products
 from weft.solvers.sealed.second_moment_kernels import CUT_TWICE, cross_products
@@ -119,6 +120,15 @@ class Dealer:
             sent.append(self._waves(serial, "alarm", multiples, alarm_bits(rows)[0], False))
         return np.concatenate(sent)
 
+    def exponential(self, serial: int, series: ExponentialSeries, period: int) -> Words:
+        """The same for a Poisson loss."""
+        self._products = self._mask(f"{serial} weighed", 1, *self._scores.shape)
+        sent = [self._waves(serial, "wave", series.words, series.dealt, False)]
+        if period:
+            multiples, digits = alarm_multiples(period), alarm_bits(self._table.n_rows)[0]
+            sent.append(self._waves(serial, "alarm", multiples, digits, False))
+        return np.concatenate(sent)
+
     def cut_scores(self, serial: int, widths: Widths) -> Words:
         """For a squared loss: masks of scores with the digits of slopes, and the highest bit."""
         low = (self._scores & _LOW63) >> np.uint64(SCORE_BITS - widths.slope)
@@ -146,7 +156,8 @@ class Dealer:
     def cut_products(self, serial: int, cuts: list[int]) -> Words:
         """Masks of what is weighed, cut by so many digits, and their highest bits."""
         digits = np.array(cuts, np.uint64)[:, None, None]
-        low, top = (self._products & _LOW63) >> digits, self._products >> _U63
+        low = (self._products & _LOW63) >> digits
+        top = np.broadcast_to(self._products >> _U63, low.shape)
         sent = self._sent(f"{serial} low", low), self._sent(f"{serial} top", top)
         return np.concatenate([part.reshape(-1) for part in sent])
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from weft.array_types import Floats
 from weft.errors import ConfigError
+from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSS, AnySeries, ExponentialSeries
 from weft.solvers.sealed.sine_series import LOSS_TERMS, SCORE_BITS, Series
 from weft.solvers.sealed.weight_digits import LOSS_NOISE, Weighing
 
@@ -59,7 +60,10 @@ class TableBounds:
     cell_rounding
         Above ‖X̂ − X‖₂/√N, X̂ the rounded table.
     label_square
-        1/N Σ ω y² of a squared loss, which has no more than 20 digits; else 1.
+        1/N Σ ω y² of a squared loss, which has no more than 20 digits; 1/N Σ y of a Poisson loss;
+        else 1.
+    largest_label
+        No label is larger.
     column_norm
         Above the norm of every column.
     weighing
@@ -75,11 +79,26 @@ class TableBounds:
     cell_rounding: float
     label_square: float
     column_norm: float
+    largest_label: float = 1.0
     weighing: Weighing | None = None
 
     @property
     def most_weight(self) -> float:
         return 1.0 if self.weighing is None else self.weighing.most
+
+    @property
+    def most_counts(self) -> float:
+        """Mean |e^z − y| of a Poisson loss that there is room for.
+
+        The loss is at least (√e^z − √y)², so that √Σe^z ≤ √Σl + √Σy; and no point of a run is
+        worse than w = 0, where it is 1 − y + y log y.
+        """
+        return 2 * self.counts_at(1 + self.label_square * math.log1p(self.largest_label))
+
+    def counts_at(self, loss: float) -> float:
+        """Above the mean of |e^z − y| where that of losses is such."""
+        mean = self.label_square
+        return (math.sqrt(max(loss, 0.0)) + math.sqrt(mean)) ** 2 + mean
 
 
 @dataclass(frozen=True)
@@ -115,10 +134,12 @@ class Widths:
         return CELL_BITS + self.slope - self.cut
 
 
-def choose_widths(bounds: TableBounds, squared: bool, columns: int) -> Widths:
+def choose_widths(bounds: TableBounds, loss: str, columns: int) -> Widths:
     """Widths with which nothing wraps; a table that 64 bits cannot hold is refused."""
     largest = bounds.most_weight * bounds.column_sum
-    if squared:
+    if loss == EXPONENTIAL_LOSS:
+        largest = bounds.row_norm * bounds.samples * bounds.most_counts
+    if loss == "squared":
         # Σ ω²s² is no more than the largest weight times Σ ωs².
         squares = bounds.most_weight * bounds.samples * bounds.label_square
         largest = bounds.column_norm * SLACK * math.sqrt(squares)
@@ -181,6 +202,23 @@ def loss_digits(rows: int, series: Series) -> LossDigits:
     return LossDigits(total, total // 2, noise)
 
 
+def product_cuts(
+    series: AnySeries | None, weighing: Weighing | None, slope: int, rows: int, label: float
+) -> list[int]:
+    """Digits that are cut off slopes which are told to be cut, and off losses of such labels."""
+    if isinstance(series, ExponentialSeries):
+        return [series.total - slope, series.total - series.loss_digits(rows, label)]
+    assert weighing is not None
+    cuts = [weighing.slope_cut(series, slope)]
+    return cuts if series is None else [*cuts, weighing.loss_cut(rows, series)]
+
+
+def exponential_noise(rows: int, series: ExponentialSeries, label: float) -> int:
+    """Noise of each party in a total of e^z is even within ±2^(this − 1) units."""
+    unit = 2.0 ** series.loss_digits(rows, label)
+    return max(1, math.ceil(math.log2(LOSS_NOISE * rows * unit)))
+
+
 def alarm_bits(rows: int) -> tuple[int, int]:
     """Binary digits of dealt cosines and of factors, under a total of eighth powers."""
     room = 61 - math.ceil(math.log2(rows + 1))
@@ -237,7 +275,9 @@ class Errors:
         """‖ŵ − w‖: the model is rounded."""
         return math.sqrt(self.columns) * 2.0**-WEIGHT_BITS
 
-    def vector(self, series: Series | None, slope_norm: float, norm: float) -> float:
+    def vector(
+        self, series: AnySeries | None, slope_norm: float, norm: float, scores: float = math.inf
+    ) -> float:
         """δ: how far b = Xᵀα/N at a point may be from the gradient there.
 
         Parameters
@@ -248,16 +288,24 @@ class Errors:
             Above √(1/N Σα²).
         norm
             ‖w‖ of the point.
+        scores
+            None is larger there.
         """
-        off = self.gradient(*self._slopes(series), slope_norm, norm)
+        slope, variance, bend = self._slopes(series)
+        if isinstance(series, ExponentialSeries):
+            bend = series.most_at(scores)
+        off = self.gradient(slope, variance, bend, slope_norm, norm)
         weighing = self.bounds.weighing
         if weighing is None:
             return off
         return off + weighing.rounding * slope_norm * self.bounds.spread
 
-    def _slopes(self, series: Series | None) -> tuple[float, float, float]:
+    def _slopes(self, series: AnySeries | None) -> tuple[float, float, float]:
         """How far a slope may be off, its variance by rounding, and how it bends."""
         widths = self.widths
+        if isinstance(series, ExponentialSeries):
+            off = series.slope_error + 4 * series.terms * 2.0**-series.total
+            return off + 1.5 * 2.0**-widths.slope, series.variance, series.most
         if self.bounds.weighing is not None:
             return self.bounds.weighing.slopes(series, widths.slope)
         if series is None:
@@ -268,12 +316,16 @@ class Errors:
         variance = (dealt + series.terms * 4.0 ** -widths.public(series)) / 4
         return slope, variance, 0.25
 
-    def slope_size(self, value: float) -> float:
+    def slope_size(self, value: float, series: AnySeries, scores: float = math.inf) -> float:
         """Above √(1/N Σα²) where the mean of losses is ``value`` at most.
 
         Of a logistic loss slopes are at most one, and their squares at most the loss: |l'| =
-        1 − exp(−l). With weights, Σ ω²l'² is no more than the largest of them times Σ ωl.
+        1 − exp(−l). With weights, Σ ω²l'² is no more than the largest of them times Σ ωl. Of a
+        Poisson loss, (e^z − y)² is at most 2l times the larger of both.
         """
+        if isinstance(series, ExponentialSeries):
+            largest = max(series.most_at(scores), self.bounds.largest_label)
+            return math.sqrt(2 * largest * max(value, 0.0))
         most = self.bounds.most_weight
         return math.sqrt(min(most**2, most * max(value, 0.0)))
 
@@ -297,7 +349,9 @@ class Errors:
             + smooth * square * self.weights
         )
 
-    def loss(self, series: Series | None, norm: float, value: float) -> float:
+    def loss(
+        self, series: AnySeries | None, norm: float, value: float, scores: float = math.inf
+    ) -> float:
         """Of the mean loss at a point, which is ``value``, without what products add to it.
 
         Rounding of weights moves every loss by a share of itself.
@@ -310,23 +364,33 @@ class Errors:
             # Slopes of weighed scores are cut besides.
             return told if weighing is None else told + self._slopes(None)[0] * of.spread * norm
         most, size = of.most_weight, 1.0 if weighing is None else weighing.size
+        moved = of.spread * self.weights + of.cell_rounding * norm
+        if isinstance(series, ExponentialSeries):
+            told = series.slope_error * of.rows / of.samples + self.loss_noise(series)
+            bent = 0.5 * series.most * moved**2
+            return told + moved * self.slope_size(value + told, series, scores) + bent
         told = size * series.loss_error * of.rows / of.samples + self.loss_noise(series) + rounded
         # ŵ and X̂ are off by little; on the way to w and X the loss is below that of either end.
-        moved = of.spread * self.weights + of.cell_rounding * norm
-        return told + moved * self.slope_size(value + told + most * moved)
+        return told + moved * self.slope_size(value + told + most * moved, series)
 
-    def loss_noise(self, series: Series) -> float:
+    def loss_noise(self, series: AnySeries) -> float:
         """Of a mean loss, what differs from point to point: dithered rounding, and noise."""
-        of, dealt = self.bounds, self.widths.dealt(series)
-        tail = 0.5 * math.log(1 / CHANCE)
+        of, tail = self.bounds, 0.5 * math.log(1 / CHANCE)
+        if isinstance(series, ExponentialSeries):
+            digits, label = series.loss_digits(of.rows, of.largest_label), of.largest_label
+            noise = self.parties * 2.0 ** (exponential_noise(of.rows, series, label) - 1)
+            whole = (2 * of.rows + noise) * 2.0**-digits
+            whole += 4 * series.terms * of.rows * 2.0**-series.total
+            return (2 * math.sqrt(tail * series.variance * of.rows) + whole) / of.samples
+        dealt = self.widths.dealt(series)
         if of.weighing is not None:
             return of.weighing.loss_noise(of.rows, series, self.parties, tail) / of.samples
-        digits = loss_digits(of.rows, series)
+        told = loss_digits(of.rows, series)
         slow, fast = series.even[:LOSS_TERMS], series.even[LOSS_TERMS:]
         variance = float(fast @ fast) * 4.0**-dealt
-        variance += series.terms * 4.0 ** (dealt - digits.total)
-        variance += float(slow @ slow) * 4.0**-digits.dealt
-        variance += LOSS_TERMS * 4.0 ** (digits.dealt - digits.total)
-        noise = self.parties * 2.0 ** (digits.noise - 1)
-        whole = (2 * series.terms * of.rows + noise) * 2.0**-digits.total
+        variance += series.terms * 4.0 ** (dealt - told.total)
+        variance += float(slow @ slow) * 4.0**-told.dealt
+        variance += LOSS_TERMS * 4.0 ** (told.dealt - told.total)
+        noise = self.parties * 2.0 ** (told.noise - 1)
+        whole = (2 * series.terms * of.rows + noise) * 2.0**-told.total
         return (math.sqrt(tail * variance * of.rows) + whole) / of.samples

@@ -25,7 +25,7 @@ from weft.solvers.sealed.digit_widths import (
     largest_noise,
     product_noise,
 )
-from weft.solvers.sealed.sine_series import Series
+from weft.solvers.sealed.exponential_series import AnySeries
 
 #: Pairs of steps and changes of the gradient that a direction comes from.
 _MEMORY = 60
@@ -37,6 +37,10 @@ _LOSS_DOUBT = 1e-5
 _SHORTEST = 0.1
 #: Cuts after which there shall be one for a free intercept, if none says where the best one is.
 _PATIENCE = 5
+_NO_ROOM = (
+    "offsets make the means of this Poisson model too large for sealed training in 64 bits; take "
+    "off what all of them have in common, or train with mode = 'sums'"
+)
 #: By how many times what its value may be off, P shall rise at such a cut.
 _RISE = 20.0
 
@@ -55,6 +59,8 @@ class Trial:
         The share of the direction.
     reach
         No score is larger, whatever the table.
+    moved, away
+        How far it is from the point in hand, and from that from which scores are told.
     aside
         It is tried for a bound of a free intercept alone: the point stays where it is.
     """
@@ -65,6 +71,7 @@ class Trial:
     step: float
     reach: float
     moved: float
+    away: float
     aside: bool = False
 
 
@@ -138,9 +145,10 @@ class Descent(CertifiedPoints):
 
     @property
     def _steepest(self) -> float:
-        """Above every curvature of R."""
+        """Above every curvature of R; of a Poisson loss, twice that at w = 0."""
         bounds = self.errors.bounds
-        return (1.0 if self.squared else 0.25) * bounds.most_weight * bounds.mean_square
+        bend = 1.0 if self.squared else 2.0 if self.exponential else 0.25
+        return bend * bounds.most_weight * bounds.mean_square
 
     def propose(self, target: float) -> Trial:
         """The full step, or as much of it as nothing can wrap with; ``target``: the gap wanted."""
@@ -190,6 +198,11 @@ class Descent(CertifiedPoints):
         self._trial = self._at(np.zeros(self.products.count), 1.0)
         return self._trial
 
+    def at_centre(self) -> Trial:
+        """The point from which scores are told: w = 0, but for an intercept."""
+        self._trial = self._at(self._centre_point, 1.0)
+        return self._trial
+
     def at_model(self) -> Trial:
         """The point that is the model."""
         point = self.products.padded(self._cut(self._model).point)
@@ -217,17 +230,23 @@ class Descent(CertifiedPoints):
             moved = (
                 self.products.longest(point - self.products.padded(self._point)) + errors.weights
             )
-            reach = self.offset + bounds.row_norm * norm
+            away = self.products.longest(point - self._centre_point) + errors.weights
+            reach = self.offset + bounds.row_norm * away
             reach = min(reach, self._scores + bounds.row_norm * moved)
             small = max((abs(factor) for factor in factors), default=0) < 1 << 62
             if small and reach <= self._most_reach and self._slopes(moved) <= self._most_slopes:
-                return Trial(factors, point, norm, step, reach, moved)
+                return Trial(factors, point, norm, step, reach, moved, away)
             step *= 0.5
             if step < 2.0**-40:
                 raise ConfigError(
                     "no step is short enough for sealed training to hold its scores; scale the "
                     "columns (scaling = 'standard'), or train with mode = 'sums'"
                 )
+
+    @property
+    def scores(self) -> float:
+        """No score at the point is larger."""
+        return self._scores
 
     @property
     def _most_reach(self) -> float:
@@ -257,14 +276,18 @@ class Descent(CertifiedPoints):
 
     # ── taking it ─────────────────────────────────────────────────────────────────────────
 
-    def refused(self, loss: float, series: Series | None) -> float:
+    def refused(self, loss: float, series: AnySeries | None) -> float:
         """What share of the step to take instead of a point that is no better; zero: it is."""
         trial = self._trial
         assert trial is not None
-        if not trial.moved or series is None or trial.aside:
+        if not trial.moved or series is None:
             return 0.0
+        if self.exponential and not self._has_room(self._tilted(loss, trial.point)):
+            return 0.5
         start = self.products.padded(self._point)
         slope = self.products.dot(self._gradient, self.products.padded(trial.point) - start)
+        if trial.aside:
+            return 0.0
         now = self._objective(loss, trial)
         before = self._value + 0.5 * self.lam * self.products.held_dot(start, start)
         doubt = _LOSS_DOUBT * before + self.errors.loss_noise(series)
@@ -272,6 +295,17 @@ class Descent(CertifiedPoints):
         if now <= before + _ARMIJO * slope + doubt:
             return 0.0
         return 0.5 * -slope / max(now - before - slope, 1e-300)
+
+    def _rounded(self, trial: Trial) -> float:
+        """The norm of weights whose columns are rounded: with a centre, the constant one is not."""
+        if not self.centre:
+            return trial.norm
+        return self.products.held_longest(trial.point) + self.errors.weights
+
+    def _has_room(self, value: float) -> bool:
+        """Whether slopes of a Poisson loss of such a mean do not wrap."""
+        bounds = self.errors.bounds
+        return bounds.counts_at(1.1 * value + 0.1) <= bounds.most_counts
 
     def _objective(self, loss: float, trial: Trial) -> float:
         square = self.products.held_dot(trial.point, trial.point)
@@ -282,13 +316,18 @@ class Descent(CertifiedPoints):
         return loss + self.products.dot(point, self._labels)
 
     def _value_error(
-        self, point: Floats, norm: float, series: Series | None, value: float
+        self,
+        point: Floats,
+        norm: float,
+        series: AnySeries | None,
+        value: float,
+        scores: float = math.inf,
     ) -> float:
         """How far R may be off, for products and rounding of the model."""
         errors = self.errors
         products = self.products.dot_error(point, self._labels)
         length = self.products.longest(self._labels) + self.lam * norm
-        told = errors.loss(series, norm, value)
+        told = errors.loss(series, norm, value, scores)
         return told + products + length * errors.weights
 
     def begin(self, row: Floats, bits: Ints) -> None:
@@ -303,7 +342,7 @@ class Descent(CertifiedPoints):
         self._prove()
 
     def accept(
-        self, row: Floats, bits: Ints, loss: float, series: Series | None, scores: float
+        self, row: Floats, bits: Ints, loss: float, series: AnySeries | None, scores: float
     ) -> None:
         """The vector at the trial point is there; ``scores``: none is larger."""
         trial, self._trial = self._trial, None
@@ -321,12 +360,16 @@ class Descent(CertifiedPoints):
             size = self.errors.residual_size(value + error)
         else:
             value = self._tilted(loss, trial.point)
-            error = self._value_error(trial.point, trial.norm, series, value)
-            size = self.errors.slope_size(value + error)
-        delta = self.errors.vector(series, size, trial.norm)
+            error = self._value_error(trial.point, self._rounded(trial), series, value, scores)
+            assert series is not None
+            size = self.errors.slope_size(value + error, series, scores)
+            if self.exponential and not self._has_room(value):
+                raise ConfigError(_NO_ROOM)
+        delta = self.errors.vector(series, size, self._rounded(trial), scores)
         self._cuts.append(Cut(value, error, trial.point, trial.norm, delta))
         step = self.products.padded(trial.point) - self.products.padded(self._point)
-        if trial.moved > 2 * self.errors.weights:
+        known = self._cuts[self._gradient_vector] is not None
+        if known and trial.moved > 2 * self.errors.weights:
             old = self.products.unit(self._gradient_vector)
             self._pairs.append((step, newest - old))
             del self._pairs[:-_MEMORY]
@@ -337,7 +380,7 @@ class Descent(CertifiedPoints):
             self._prove()
             return
         self._point, self._gradient_vector = trial.point, count - 1
-        self._scores = min(scores, self.offset + self.errors.bounds.row_norm * trial.norm)
+        self._scores = min(scores, self.offset + self.errors.bounds.row_norm * trial.away)
         self._prove()
 
 

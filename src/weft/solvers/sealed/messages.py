@@ -68,6 +68,7 @@ class TablesRequest(SealedRequest, kw_only=True):
     slope: Annotated[int, _WIDTH]
     cut: Annotated[int, _WIDTH]
     weighed: Annotated[bool, record("whether samples have weights", alike=True)]
+    centre: Annotated[int, record("the centre of scores, as a power of two", alike=True)]
 
 
 class TablesReply(Message):

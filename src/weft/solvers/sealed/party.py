@@ -151,10 +151,13 @@ class SealedParty(WeighedShares):
         if self._squared:
             labels = labels * np.sqrt(self._counted_weights)[:, None]
         responses = labels if self._squared else None
+        if self._responses and not self._squared:
+            # So that Σy is told, where a squared loss tells Σy².
+            responses = np.sqrt(labels)
         bounds = own_bounds(block, moved, self._context.table.squares, responses)
         bounds += self._told_of_weights()
         counted = self._own_rows
-        if self._squared or self._context.tells_counts or not view.labelled.any():
+        if self._responses or self._context.tells_counts or not view.labelled.any():
             bounds += folds.totals(counted, labels, view.min_batch, squared=self._squared)
         else:
             if layout.folds:
@@ -175,7 +178,7 @@ class SealedParty(WeighedShares):
         knows = mine >= 0 or view.counts.any() or not self._free or constant in own
         if (knows and constant != mine) or not -1 <= constant < self._whole.n_columns:
             raise malformed("constant", "is not the column whose weight is free")
-        counts = self._squared or self._context.tells_counts
+        counts = self._responses or self._context.tells_counts
         if constant >= 0 and view.labelled.any() and not counts:
             raise ConfigError(_LONE_LABELS)
         self._constant = constant
@@ -195,6 +198,7 @@ class SealedParty(WeighedShares):
         if block is None:
             raise ProtocolError("a phase of sealed training comes too early")
         self._widths = Widths(message.slope, message.cut)
+        self._take_centre(message.centre)
         masked = seeded_words(self._seed, "table", *block.shape)
         self._cells = mask_cells(block, CELL_BITS, masked)
         self._masked = [masked]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from scipy.special import xlogy
 
 from weft.array_types import Floats, Ints
 from weft.crypto.primitives.seeded_words import Words
@@ -18,6 +19,7 @@ from weft.solvers.sealed.digit_widths import (
     alarm_noise_bits,
     loss_digits,
 )
+from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSS, AnySeries, series_for
 from weft.solvers.sealed.fold_rows import FoldRows, with_fold
 from weft.solvers.sealed.masked_sine_kernels import add_cosines, add_waves, blocks_of
 from weft.solvers.sealed.party_shares import DealtShares, noise
@@ -50,6 +52,10 @@ class SlopeShares(PhaseOrder):
         self._fold_rows = FoldRows(self._all_problems, np.zeros(0, np.int64))
         self._problems: Ints = np.arange(self._all_problems.width)
         self._squared = settings.loss == "squared"
+        #: Series of its slopes, and whether labels are responses.
+        self._ladder = series_for(settings.loss)
+        self._exponential = settings.loss == EXPONENTIAL_LOSS
+        self._responses = self._squared or self._exponential
         #: Rows that this party counts, their labels, and what is added to their scores.
         self._counted: Ints = np.flatnonzero(context.view.counted_rows)
         self._labels: Floats = context.labels[self._counted]
@@ -94,8 +100,9 @@ class SlopeShares(PhaseOrder):
 
     def _tell_losses(self, losses: Words, digits: int, size: int) -> bytes:
         """Sums of losses over rows that problems train on, and that folds leave out, with noise."""
-        if self._offsets is not None:
-            losses[:, self._own_rows] += encoded(self._given_losses(self._offsets), digits)
+        given = self._given_losses()
+        if given is not None:
+            losses[:, self._own_rows] += encoded(given, digits)
         left_out = self._fold_rows.left_out(self._problems)
         held = [int(row[out].sum()) for row, out in zip(losses, left_out, strict=True)]
         trained = [int(row.sum()) - out for row, out in zip(losses, held, strict=True)]
@@ -103,17 +110,24 @@ class SlopeShares(PhaseOrder):
         told = trained + [held[at] for at in folded]
         return self._tell("losses", told, size)
 
-    def _given_losses(self, offsets: Floats) -> Floats:
-        """Labels add −½ y z to a loss: of weights by w·b_0, which the coordinator computes."""
-        found: Floats = -0.5 * self._labels_of(self._problems) * offsets
-        return found
+    def _given_losses(self) -> Floats | None:
+        """What labels and offsets o add to losses by themselves; None: nothing.
+
+        Labels add −½ yz to a loss, to a Poisson loss y log y − y − yz: of weights by w·b_0, which
+        the coordinator computes.
+        """
+        labels, offsets = self._labels_of(self._problems), self._offsets
+        if self._exponential:
+            given: Floats = xlogy(labels, labels) - labels
+            return given if offsets is None else given - labels * offsets
+        return None if offsets is None else -0.5 * labels * offsets
 
     @property
     def _own_rows(self) -> Ints:
         """Numbers of the rows that this party counts, in the whole table."""
         return self._whole.places[self._party].rows[self._counted]
 
-    def _alarms(self, opened: Words, series: Series, period: int, dealt: DealtShares) -> bytes:
+    def _alarms(self, opened: Words, series: AnySeries, period: int, dealt: DealtShares) -> bytes:
         """Shares of Σ sin⁸(πz/P), with noise."""
         rows = self._whole.n_rows
         if period & (period - 1) or not 2 * series.reach <= period <= 1 << (64 - SCORE_BITS):

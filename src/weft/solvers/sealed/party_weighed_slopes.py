@@ -15,6 +15,14 @@ from weft.crypto.primitives.seeded_words import Words
 from weft.errors import ConfigError
 from weft.protocol.message import malformed
 from weft.solvers.party_context import GivenValues, PartyContext
+from weft.solvers.sealed.digit_widths import exponential_noise, product_cuts
+from weft.solvers.sealed.exponential_series import (
+    EXPONENTIAL_LOSS,
+    MOST_DOUBLINGS,
+    AnySeries,
+    ExponentialSeries,
+    series_for,
+)
 from weft.solvers.sealed.masked_sine_kernels import add_cosines, add_waves
 from weft.solvers.sealed.messages import SlopesReply, SlopesRequest, WeighRequest
 from weft.solvers.sealed.model_guard import refuse_uneven
@@ -22,7 +30,7 @@ from weft.solvers.sealed.party_shares import DealtShares, cut_scores, public_sco
 from weft.solvers.sealed.party_slopes import SlopeShares
 from weft.solvers.sealed.reader_groups import Told
 from weft.solvers.sealed.ring_products import encoded
-from weft.solvers.sealed.sine_series import LOSS_TERMS, SCORE_BITS, SERIES, Series
+from weft.solvers.sealed.sine_series import LOSS_TERMS, SCORE_BITS, Series
 from weft.solvers.sealed.table_bounds import rounded_up
 from weft.solvers.sealed.weight_digits import TIMES_MASKS, Weighing, told_of_weights
 from weft.solvers.settings import Settings
@@ -31,6 +39,16 @@ _LONE_LABELS = (
     "refuses weights of samples, being the only one with labels: the coordinator would learn from "
     "the loss of the start how many samples each class has, or how much they weigh; leave weights "
     "and class_weight out, or agree on allow_lone_labels = true"
+)
+
+_NO_COUNTS = (
+    "has weights of samples, which sealed training of a Poisson model has no digits for; leave "
+    "them out, say an exposure, or train with mode = 'sums'"
+)
+
+_SCALED_INTERCEPT = (
+    "has a constant column that is not one, from which sealed training of a Poisson model could "
+    "not begin; set intercept_scaling = 1 and leave unit_rows out, or train with mode = 'sums'"
 )
 
 
@@ -49,7 +67,7 @@ class WeighedShares(SlopeShares):
         self._weight_masks: Words = np.zeros(0, np.uint64)
         self._masked_weights: Words = np.zeros(0, np.uint64)
         #: The series of slopes that are still to be cut, and whether folds leave their rows out.
-        self._series: Series | None = None
+        self._series: AnySeries | None = None
         self._held = False
         #: The phase whose masks hide slopes.
         self._slope_serial = 0
@@ -65,10 +83,12 @@ class WeighedShares(SlopeShares):
         """What the coordinator gets in total; of weights that are all one the first is zero."""
         if self._sample_weights is None:
             # Else a lone label holder would tell how many of its samples are left out.
-            counts = self._squared or self._context.tells_counts
+            counts = self._responses or self._context.tells_counts
             return [0.0, rounded_up(float(counts * len(self._counted)))]
-        if not (self._squared or self._context.tells_counts):
+        if not (self._responses or self._context.tells_counts):
             raise ConfigError(_LONE_LABELS)
+        if self._exponential:
+            raise ConfigError(_NO_COUNTS)
         weighing = Weighing(self._context.bounds.weight)
         return [rounded_up(value) for value in told_of_weights(self._sample_weights, weighing)]
 
@@ -100,6 +120,15 @@ class WeighedShares(SlopeShares):
         self._weights_label = f"{self._label()} weights"
         return self._pads.put_on(self._own_weights - self._weight_masks, self._weights_label)
 
+    def _take_centre(self, doublings: int) -> None:
+        """Series of a Poisson loss are for scores about this one."""
+        if abs(doublings) > (MOST_DOUBLINGS if self._exponential else 0):
+            raise malformed("centre", "is none that a series can have")
+        if doublings and self._view.bias_slot >= 0 and self._context.bias != 1.0:
+            raise ConfigError(_SCALED_INTERCEPT)
+        if self._exponential:
+            self._ladder = series_for(EXPONENTIAL_LOSS, doublings)
+
     def _take_weights(self, total: Words | None) -> None:
         if (total is None) != (self._weighing is None):
             raise malformed("weights", "are there in a run without any, or are not")
@@ -112,7 +141,7 @@ class WeighedShares(SlopeShares):
         labels = self._labels_of(problems)
         if self._sample_weights is not None:
             labels = labels * self._sample_weights
-        return encoded(-labels if self._squared else -0.5 * labels, self._widths.slope)
+        return encoded(-labels if self._responses else -0.5 * labels, self._widths.slope)
 
     # ── weighed slopes ────────────────────────────────────────────────────────────────────
 
@@ -161,30 +190,53 @@ class WeighedShares(SlopeShares):
         found[1] += self._own_weights * encoded(np.array(series.level), digits.loss)
         return self._hide_products(found)
 
+    def _exponential_waves(
+        self, opened: Words, series: ExponentialSeries, dealt: DealtShares
+    ) -> Words:
+        """Shares of e^z under masks; (1 × problems × rows)."""
+        self._series, public = series, 2.0**series.public
+        odd, even = series.sines * public, series.cosines * public
+        sines, cosines = np.zeros((2, *opened.shape), np.uint64)
+        for at, seed, words in self._blocks(opened.shape, "wave", series.terms, dealt):
+            add_waves(opened[at], series.words, odd, even, seed, words, sines[at], cosines[at])
+        found = sines + cosines
+        if self._first:
+            found += encoded(np.array(series.level), series.public + series.dealt)
+        return self._hide_products(found[None])
+
     def _hide_products(self, products: Words) -> Words:
         return self._hide(products + self._mask("weighed", *products.shape))
 
     def _cut_products(self, total: Words, dealt: DealtShares) -> tuple[Words, bytes | None]:
         """Shares of ω·slope in the digits of slopes; those of the sum of losses, with noise."""
         weighing, series, rows = self._weighing, self._series, self._whole.n_rows
-        if weighing is None:
-            raise malformed("slopes", "are weighed in a run without weights")
         opened = self._open(total)
-        low = dealt.take(f"{self._serial} low", *opened.shape)
-        top = dealt.take(f"{self._serial} top", *opened.shape)
+        if weighing is None and not isinstance(series, ExponentialSeries):
+            raise malformed("slopes", "are to be cut in a run that has no use for it")
+        label = self._context.bounds.label
+        cuts = product_cuts(series, weighing, self._widths.slope, rows, label)
+        shape = len(cuts), *opened.shape[1:]
+        # Of a Poisson loss, slope and loss are the same, but for labels and digits.
+        opened = np.broadcast_to(opened, shape)
+        low = dealt.take(f"{self._serial} low", *shape)
+        top = dealt.take(f"{self._serial} top", *shape)
         dealt.end()
-        cut = weighing.slope_cut(series, self._widths.slope)
-        slopes = cut_scores(opened[0], (low[0], top[0]), cut, self._first)
-        if series is None:
+        slopes, *losses = (
+            cut_scores(words, (shares[0], shares[1]), cut, self._first)
+            for words, *shares, cut in zip(opened, low, top, cuts, strict=True)
+        )
+        if isinstance(series, ExponentialSeries):
+            digits = series.loss_digits(rows, label)
+            size = exponential_noise(rows, series, label)
+        elif series is not None and weighing is not None:
+            digits, size = weighing.total(rows, series), weighing.noise(rows, series)
+        else:
             return slopes, None
-        cut = weighing.loss_cut(rows, series)
-        losses = cut_scores(opened[1], (low[1], top[1]), cut, self._first)
-        digits = weighing.total(rows, series)
-        return slopes, self._tell_losses(losses, digits, weighing.noise(rows, series))
+        return slopes, self._tell_losses(losses[0], digits, size)
 
-    def _given_losses(self, offsets: Floats) -> Floats:
-        given = super()._given_losses(offsets)
-        return given if self._sample_weights is None else given * self._sample_weights
+    def _given_losses(self) -> Floats | None:
+        given, mine = super()._given_losses(), self._sample_weights
+        return given if given is None or mine is None else given * mine
 
     # ── slopes, weighed or not ────────────────────────────────────────────────────────────
 
@@ -205,11 +257,15 @@ class WeighedShares(SlopeShares):
             dealt.end()
             slopes = cut_scores(opened, shares, digits, self._first)
             return SlopesReply(slopes=self._hide_slopes(slopes, held=message.held))
-        if not 0 <= message.series < len(SERIES):
+        if not 0 <= message.series < len(self._ladder):
             raise malformed("series", "is not known")
-        series = SERIES[message.series]
+        series = self._ladder[message.series]
         reply = SlopesReply(slopes=np.zeros(0, np.uint64))
-        if self._weighing is None:
+        if isinstance(series, ExponentialSeries):
+            # How far scores are from the centre, which all know.
+            opened = opened - encoded(np.array(series.centre), SCORE_BITS)
+            reply.slopes = self._exponential_waves(opened, series, dealt)
+        elif self._weighing is None:
             slopes, reply.losses = self._waves(opened, series, dealt)
             reply.slopes = self._hide_slopes(slopes, held=message.held)
         else:

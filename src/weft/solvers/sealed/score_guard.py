@@ -16,7 +16,11 @@ from weft.solvers.sealed.digit_widths import (
     alarm_error,
     alarm_threshold,
 )
-from weft.solvers.sealed.sine_series import SERIES, Series
+from weft.solvers.sealed.exponential_series import AnySeries
+from weft.solvers.sealed.sine_series import SERIES
+
+#: By how much a series that is taken again reaches beyond scores.
+_ROOM = 1.1
 
 
 @dataclass
@@ -27,15 +31,20 @@ class ScoreGuard:
     ----------
     rows, parties
         On which the alarm's rounding and noise depend.
+    ladder
+        Series by reach, the shortest first.
+    level
+        Which is in use.
     """
 
     rows: int
     parties: int
+    ladder: tuple[AnySeries, ...] = SERIES
     level: int = 0
 
     @property
-    def series(self) -> Series:
-        return SERIES[self.level]
+    def series(self) -> AnySeries:
+        return self.ladder[self.level]
 
     @property
     def most_reach(self) -> float:
@@ -45,7 +54,7 @@ class ScoreGuard:
 
     def reach(self, scores: float) -> None:
         """Take the first series that holds for scores as large as these."""
-        fits = [level for level, series in enumerate(SERIES) if series.reach >= 1.01 * scores]
+        fits = [level for level, series in enumerate(self.ladder) if series.reach >= 1.01 * scores]
         if not fits:
             raise ConfigError(
                 "offsets are larger than sealed training can hold; take off what all of them have "
@@ -70,12 +79,18 @@ class ScoreGuard:
             return None
         return min(reach, period / math.pi * math.asin(most**0.125))
 
+    def narrow(self, scores: float) -> None:
+        """Take the first series again that holds for such scores, with some room."""
+        fits = [n for n, series in enumerate(self.ladder) if series.reach >= _ROOM * scores]
+        self.level = min([self.level, *fits])
+
     def widen(self, alarm: float, period: int) -> bool:
         """Take the next series, or the one after it if an alarm says so; false: there is none."""
-        if self.level + 1 == len(SERIES):
+        if self.level + 1 == len(self.ladder):
             return False
         self.level += 1
         # Many small scores tell as much as a large one: more than one further may be too many.
-        if self.level + 1 < len(SERIES) and alarm >= alarm_threshold(self.series.reach, period):
+        last = self.level + 1 == len(self.ladder)
+        if not last and alarm >= alarm_threshold(self.series.reach, period):
             self.level += 1
         return True

@@ -56,9 +56,9 @@ def own_bounds(
 
 
 def table_bounds(
-    totals: Sequence[float], holdings: HoldingMap, squared: bool, weight: float
+    totals: Sequence[float], holdings: HoldingMap, responses: bool, weight: float, label: float
 ) -> TableBounds:
-    """Bounds of the whole table from totals over all parties; no ``weight`` is larger.
+    """Bounds of the whole table from totals over all parties; no weight or label is larger.
 
     X is the sum of the parties' tables, each with zeros where it holds nothing. By Cauchy's
     inequality ‖Xw‖² ≤ Σ‖X_q‖² · Σ‖w_q‖², and no weight counts more often in the last sum than a
@@ -79,7 +79,8 @@ def table_bounds(
         mean_square=mean_square,
         spread=math.sqrt(min(mean_square, holders * blocks / samples)),
         cell_rounding=math.sqrt(holders * roundings / samples),
-        label_square=labels / samples if squared else 1.0,
+        label_square=labels / samples if responses else 1.0,
+        largest_label=label,
         column_norm=apart * math.sqrt(column_norms) / _UNIT,
         weighing=_weighing(weight, rounding, weights, samples),
     )
