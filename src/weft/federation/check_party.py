@@ -109,6 +109,8 @@ class CheckParty(Party):
         if sealed and told.scales and view.shares_columns:
             yield partial(consent.check_scaling, view)
         yield partial(consent.check, settings, view)
+        if self.data.site is not None:
+            yield consent.check_site_intercept
         if not self._terms.allow_told_columns:
             self._told.look_at_own(view)
             yield self._told.insist

@@ -435,7 +435,9 @@ class Party:
         return reply
 
     def _check_sites(self, view: PartyView) -> None:
-        """Refuse samples that would be of two sites."""
+        """Refuse samples that would be of two sites, and to tell of its own by itself."""
+        if self.data.site is not None:
+            self._consent.check_site_intercept()
         if (view.computing[view.labelled] > 1).any():
             raise DataError(
                 f"party {self.name} has labels of samples that another party has labels of too, "

@@ -83,7 +83,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Descriptions may tell of columns that this party holds alone, or with fewer than
         ``min_contributors`` others, and of its outcomes by themselves: counts, means and
         distributions over ``min_batch`` samples of its own and more. Second moments and standard
-        errors may be of columns that are the same for all samples of a party.
+        errors may be of columns that are the same for all samples of a party. Models may have an
+        intercept of this party's own, which tells of its outcomes.
     allow_told_columns
         Weights, offsets and exposures that this party holds of samples without their labels may be
         told, cell by cell, to the parties that have these labels.

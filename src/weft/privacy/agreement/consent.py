@@ -33,6 +33,7 @@ from weft.privacy.agreement.refusals import (
     check_seat,
     check_second_moments,
     check_settings,
+    check_site_intercept,
     check_told_column,
     check_total,
 )
@@ -325,6 +326,10 @@ class Consent:
         self._each(lambda source: check_scaling(source.terms, view, self.name))
         # One document may allow two parties by a flag, another by its count.
         check_scaling(self.terms, view, self.name)
+
+    def check_site_intercept(self) -> None:
+        """Refuse a model with an intercept of this party's own."""
+        self._each(lambda source: check_site_intercept(source.terms, self.name))
 
     def check_told_column(self, column: str) -> None:
         """Refuse to tell a weight or an offset to parties with labels."""

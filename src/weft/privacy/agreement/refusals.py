@@ -61,6 +61,16 @@ def _check_moments(terms: Terms, view: PartyView, party: str) -> None:
         )
 
 
+def check_site_intercept(terms: Terms, party: str) -> None:
+    """Refuse a coefficient that tells how often the samples of this party have the outcome."""
+    if not terms.allow_site_statistics:
+        _refuse(
+            party,
+            "an intercept of its own site, which tells whoever gets the model how its outcomes are "
+            "by themselves; leave reference_site out, or agree on allow_site_statistics = true",
+        )
+
+
 def check_told_column(terms: Terms, party: str, column: str) -> None:
     """Refuse to tell who has labels what this party holds of their samples."""
     if not terms.allow_told_columns:
