@@ -17,17 +17,22 @@ from __future__ import annotations
 
 import multiprocessing
 import resource
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import combinations
 from time import perf_counter, process_time
+from typing import TypeVar
 
 import numpy as np
 
 from harness import Number, Report
 from harness.matched import MatchedParties
-from weft.crypto.primitives.ristretto import threads
+from weft.crypto.primitives import oprf
+from weft.crypto.primitives.multiscalar import weighted_sum
+from weft.crypto.primitives.oprf import OprfKey
+from weft.crypto.primitives.ristretto import multiply, random_scalars, threads
+from weft.crypto.secret_bytes import Secret
 from weft.data import Tile
 from weft.guards.terms import Matching
 
@@ -37,6 +42,8 @@ NO_PEER = (
     "figures."
 )
 MIB = 1 << 20
+
+Result = TypeVar("Result")
 
 
 @dataclass
@@ -135,6 +142,32 @@ def add(report: Report, name: str, figures: Figures, peer: Figures | None) -> No
         report.add(f"{name}: processor over PSI", figures.processor / peer.processor, "×")
 
 
+def oprf_steps(report: Report, count: int) -> None:
+    """Where the time of one id under ``oprf`` goes, in seconds of the processor over all threads.
+
+    Four multiplications by secret scalars, all in libsodium: by the blind, by both keys, and to
+    take the blind off.
+    """
+    inputs = [text.encode() for text in some_ids(count, 0, PLAIN)]
+    key = OprfKey(Secret(random_scalars(1)))
+    blinds = random_scalars(count)
+    weighted_sum(random_scalars(2), oprf.hash_to_group(inputs[:2]))  # compiles
+
+    def timed(name: str, step: Callable[[], Result]) -> Result:
+        began = process_time()
+        found = step()
+        report.add(f"oprf, an id: {name}", (process_time() - began) / count * 1e6, "µs")
+        return found
+
+    points = timed("to a point of the curve", lambda: oprf.hash_to_group(inputs))
+    blinded = timed("by its blind", lambda: multiply(blinds, points))
+    evaluated = timed("by a key", lambda: key.evaluate(blinded))
+    proofs = timed("its part of a proof", lambda: key.prove(blinded, evaluated))
+    timed("checking that", lambda: oprf.verify(key.public, blinded, evaluated, proofs))
+    elements = timed("blind taken off", lambda: oprf.unblind(evaluated, blinds))
+    timed("to 64 bytes", lambda: oprf.finalize(inputs, elements))
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     report = Report(
         f"Matching, {len(PARTIES)} parties, {threads()} threads",
@@ -164,6 +197,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 more = whole.memory / half.memory
                 report.add(f"{way}: memory, twice the ids", more, "×", bar=2.2)
             report.add(f"{way}: wall, twice the ids", whole.wall / half.wall, "×")
+    if report.wants("oprf, an id"):
+        oprf_steps(report, min(count, 8192))
     if report.wants(name := f"oprf, {sizes[0]:,} with signs"):
         add(report, name, alone(report, "oprf", sizes[0], SIGNS), None)
     report.close()

@@ -73,13 +73,12 @@ def normal_ids(ids: Names) -> Names:
     # control characters (a line break within an id shows in the number of lines), single blanks.
     if whole.isascii() and whole.replace("\n", "").isprintable():
         folded = whole.lower()
-        lines = folded.split("\n")
         blank = " " in folded and (
             "  " in folded or " \n" in folded or "\n " in folded or folded != folded.strip(" ")
         )
-        if len(lines) == len(items) and not blank:
+        if folded.count("\n") == len(items) - 1 and not blank:
             # The same texts again would take as much memory as many a table.
-            return ids if folded == whole else _names(lines)
+            return ids if folded == whole else _names(folded.split("\n"))
     return _names([_normal_id(item) for item in items])
 
 
@@ -302,8 +301,11 @@ def count_mismatches(
         Per party, the tokens of its ids and of their loose forms.
     """
     party = np.repeat(np.arange(len(parties)), [len(tokens) for tokens in exact])
-    tokens = np.concatenate(exact)
-    code, names = pd.factorize(np.concatenate(loose))
+    tokens, forms = np.concatenate(exact), np.concatenate(loose)
+    # Of two ids with one loose form, one at least differs from it: most tables have none such.
+    among = np.isin(forms, forms[forms != tokens])
+    party, tokens, forms = party[among], tokens[among], forms[among]
+    code, names = pd.factorize(forms)
     if not len(names):
         return ()
     # Loose forms with two exact ones or more are few, and looked at one by one.

@@ -143,12 +143,14 @@ class DensePiece(Piece):
 
     def accumulate(self, slots: Slots | None, change: Floats, v: Floats) -> None:
         if slots is None and self._every is not None:
+            # A pass of its own: within the one over the block, each row would wait for its number.
+            ordered = change.take(self._every, axis=0) if len(self._every) else change
             if self._few(v.shape[1]):
                 across = np.zeros((v.shape[1], self.block.shape[1]))
-                _whole_accumulate(self.block, self._every, change, across)
+                _whole_accumulate(self.block, ordered, across)
                 part = across.T
             else:
-                part = self.block.T @ change[_places(self._every)]
+                part = self.block.T @ ordered
             if self._whole_columns:
                 v += part
             else:
@@ -348,12 +350,11 @@ def _whole_products(block: Any, slots: Any, across: Any, out: Any) -> None:
 
 
 @numba.njit(cache=True, fastmath=_FAST)
-def _whole_accumulate(block: Any, slots: Any, change: Any, across: Any) -> None:
-    """across += (block.T @ change[slots]).T, likewise."""
+def _whole_accumulate(block: Any, change: Any, across: Any) -> None:
+    """across += (block.T @ change).T, likewise."""
     for i in range(block.shape[0]):
-        s = np.int64(slots[i]) if slots.shape[0] else i
         for c in range(change.shape[1]):
-            a = change[s, c]
+            a = change[i, c]
             if a != 0.0:
                 for j in range(block.shape[1]):
                     across[c, j] += block[i, j] * a

@@ -67,7 +67,7 @@ _AT_ONCE = 8192
 _MASK, _WIDE_MASK, _WIDE, _TAG_FACTOR, _FACTOR = 16, 48, 64, 254, 255
 #: Where a name says what for and how wide.
 _USE, _WIDTH = 56, 40
-_TAGS = np.uint64(PRIME)
+_TAGS, _TAG_BITS = np.uint64(PRIME), np.uint64(61)
 _LOW36 = np.uint64((1 << 36) - 1)
 _PRIME = np.uint64(MODULUS)
 #: 2^64 modulo the prime of whole chunks: a number of 28 bits.
@@ -210,7 +210,7 @@ class Streams:
         if lengths is None and len(pad_ids) != self.cohorts:
             raise ProtocolError(f"{named(where)} names the pads of other cohorts than it covers")
         some, runs = _NO_SLOTS if slots is None else slots, self._runs_of(slots)
-        words, tags, ids = words.copy(), tags % _TAGS, np.empty(len(words), np.uint64)
+        words, tags, ids = words.copy(), _in_field(tags), np.empty(len(words), np.uint64)
         deepest = 1 if counts is None or not len(counts) else int(counts.max())
         for depth in range(max(1, deepest)):
             status = pads_at_depth(
@@ -294,6 +294,13 @@ class Streams:
         names[:, 0] = ids ^ seeds[:, 0]
         names[:, 1] = (np.uint64(use << _USE) | index) ^ seeds[:, 1]
         return self.encrypt(names) ^ seeds
+
+
+def _in_field(tags: Words) -> Words:
+    """Tags modulo their prime, where 2^61 is one: a division would take as long as the cipher."""
+    found: Words = (tags & _TAGS) + (tags >> _TAG_BITS)
+    np.subtract(found, _TAGS, out=found, where=found >= _TAGS)
+    return found
 
 
 def _purpose(use: int, width: int) -> int:
