@@ -8,7 +8,8 @@ fault drawn at random, at a random time:
 - a site is frozen (``SIGSTOP``) for some seconds;
 - the run's own process at the coordinator is killed;
 - the coordinator is killed with all its processes, and started again: in the first third of the
-  time only, so that one process then lives long enough for its growth to be told;
+  time only (if there are other faults), so that one process then lives long enough for its growth
+  to be told;
 - all connections are cut at once;
 - or nothing.
 
@@ -21,8 +22,8 @@ of the process of a name that lived longest, per hundred runs, by the median slo
 looks, and the files that are new in the temporary folder. Files of past runs stay in the kits until
 somebody deletes them, and are counted for the record.
 
-``--minutes`` says for how long, ``--seed`` what is drawn. With ``--smoke`` two runs are played in
-this process, without an engine and without faults.
+``--minutes`` says for how long, ``--seed`` what is drawn, ``--only`` which faults there are. With
+``--smoke`` two runs are played in this process, without an engine and without faults.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import psutil
@@ -74,6 +76,15 @@ WITH_MODEL = (0, 3)
 #: Growth in a hundred runs, at most: megabytes, threads, descriptors.
 MOST = {"rss": 25.0, "threads": 2.0, "descriptors": 2.0}
 UNITS = {"rss": "MB", "threads": "threads", "descriptors": "descriptors"}
+COORDINATOR_KILLED = "coordinator killed"
+FAULTS = (
+    "nothing",
+    "site killed",
+    "site frozen",
+    "run's process killed",
+    "all cut off",
+    COORDINATOR_KILLED,
+)
 KILLED, OTHERS = ("north", "south"), ("east", "west")
 
 
@@ -83,15 +94,36 @@ KILLED, OTHERS = ("north", "south"), ("east", "west")
 class Faults:
     """What happens to a run, drawn at random."""
 
-    def __init__(self, made: SoakCluster, draw: random.Random) -> None:
-        self._made, self._draw = made, draw
+    def __init__(self, made: SoakCluster, draw: random.Random, wanted: list[str]) -> None:
+        self._made, self._draw, self._wanted = made, draw, wanted
+        #: Seconds from the beginning of a run at the coordinator to its end.
+        self._lasted = [5.0]
 
     def draw(self, coordinator: bool) -> str:
         """The name of a fault; of the coordinator too, or of others only."""
-        kinds = ["nothing", "site killed", "site frozen", "run's process killed", "all cut off"]
-        return self._draw.choice(kinds + ["coordinator killed"] * coordinator)
+        spared = [kind for kind in self._wanted if coordinator or kind != COORDINATOR_KILLED]
+        return self._draw.choice(spared or self._wanted)
 
-    def let_happen(self, kind: str) -> None:
+    def strike(self, name: str, kind: str) -> str:
+        """Let a fault happen at some time after a run has begun; what has happened.
+
+        Most of a submission is the start of its own process, in which little could go wrong. A run
+        may end before its fault.
+        """
+        while made_of(self._made, name) is None and self._made.is_running(name):
+            time.sleep(0.1)
+        since, at = time.monotonic(), self._draw.uniform(0, median(self._lasted))
+        with suppress(ProtocolError):
+            self._made.wait(name, at)
+        if kind == "nothing" or not self._made.is_running(name):
+            with suppress(ProtocolError):
+                self._made.wait(name, HANGS)
+            self._lasted.append(time.monotonic() - since)
+            return "nothing"
+        self._let_happen(kind)
+        return kind
+
+    def _let_happen(self, kind: str) -> None:
         made, draw = self._made, self._draw
         if kind == "site killed":
             name = draw.choice(KILLED)
@@ -107,12 +139,17 @@ class Faults:
             for child in made.children(COORDINATOR):
                 with suppress(psutil.NoSuchProcess):
                     child.kill()
-        elif kind == "coordinator killed":
+        elif kind == COORDINATOR_KILLED:
             made.kill(COORDINATOR)
             time.sleep(draw.uniform(0, 4))
             made.start(COORDINATOR)
         elif kind == "all cut off" and made.proxy is not None:
             made.proxy.cut()
+
+
+def made_of(made: SoakCluster, name: str) -> Path | None:
+    """The folder of a run at its coordinator; None before it begins there."""
+    return next((made.kit(COORDINATOR) / "weft" / "runs").glob(f"{name}-*"), None)
 
 
 # ── one run ───────────────────────────────────────────────────────────────────────────────────
@@ -128,14 +165,8 @@ def is_same(case: Case, model: Model, trained: Trained) -> bool:
     return bool(apart <= 2 * np.sqrt(2 * GAP / LAM))
 
 
-def run_one(made: SoakCluster, name: str, case: Case, fault: str, faults: Faults, at: float) -> str:
-    """How a run ended: ``same``, ``WRONG``, ``HANGS``, or its sentence."""
-    made.write_config(name, case, ITERATIONS)
-    made.submit(made.folder / f"{name}.toml", made.out(name), name=name)
-    with suppress(ProtocolError):
-        made.wait(name, at)
-    if made.is_running(name):
-        faults.let_happen(fault)
+def how_it_ended(made: SoakCluster, name: str, case: Case) -> str:
+    """``same``, ``WRONG``, ``HANGS``, or the sentence of a run that has no result."""
     try:
         code = made.wait(name, HANGS)
     except ProtocolError:
@@ -169,11 +200,11 @@ def own_temporary_folder(folder: Path) -> Iterator[Path]:
 def soak(report: Report, folder: Path, minutes: float, seed: int) -> None:
     draw = random.Random(seed)
     print(f"seed {seed}", flush=True)
-    watch, ends, hit, seconds = ProcessWatch(), Counter[str](), Counter[str](), [20.0]
+    watch, ends, hit = ProcessWatch(), Counter[str](), Counter[str]()
     with own_temporary_folder(folder) as temporary, SoakCluster(folder / "trial") as made:
         made.open_proxy()
         made.start_all(seconds=180.0)
-        faults = Faults(made, draw)
+        faults = Faults(made, draw, [fault for fault in FAULTS if report.wants(fault)])
         waiting: list[Case] = []
         began, number = time.monotonic(), 0
         files = count_files(made.folder / "kits")
@@ -184,30 +215,33 @@ def soak(report: Report, folder: Path, minutes: float, seed: int) -> None:
             case = waiting.pop()
             fault = faults.draw(coordinator=past < 20 * minutes)
             since = time.monotonic()
-            end = run_one(
-                made, f"r{number}", case, fault, faults, draw.uniform(3, np.median(seconds))
-            )
-            seconds.append(time.monotonic() - since)
+            name = f"r{number}"
+            made.write_config(name, case, ITERATIONS)
+            made.submit(made.folder / f"{name}.toml", made.out(name), name=name)
+            fault = faults.strike(name, fault)
+            end = how_it_ended(made, name, case)
+            lasted = time.monotonic() - since
             ends[end if end in ("same", "WRONG", "HANGS") else "sentence"] += 1
             hit[fault] += 1
             settle(made)
-            told = [
-                watch.look(number, name, psutil.Process(made.pid(name)))
-                for name in (COORDINATOR, *CUTS)
-            ]
-            figures = " ".join(f"{x.rss:.0f}/{x.threads}/{x.descriptors}" for x in told)
             print(
                 f"{past / 60:5.1f} min, run {number}, {case.solver}, {fault}: {end} "
-                f"({seconds[-1]:.0f} s); MB/threads/descriptors {figures}; "
+                f"({lasted:.0f} s); MB/threads/descriptors {look_at_all(made, watch, number)}; "
                 f"temporary files {count_files(temporary)}",
                 flush=True,
             )
-            made.clear(f"r{number}")
+            made.clear(name)
         kept = (count_files(made.folder / "kits") - files) / max(number, 1)
         left = count_files(temporary)
     tell(report, watch, ends, hit)
     report.add("files kept in kits, per run", kept, "files")
     report.add("temporary files left", left, "files", bar=0)
+
+
+def look_at_all(made: SoakCluster, watch: ProcessWatch, number: int) -> str:
+    names = (COORDINATOR, *CUTS)
+    found = [watch.look(number, name, psutil.Process(made.pid(name))) for name in names]
+    return " ".join(f"{one.rss:.0f}/{one.threads}/{one.descriptors}" for one in found)
 
 
 def settle(made: SoakCluster, patience: float = 60.0) -> None:
