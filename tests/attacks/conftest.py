@@ -90,6 +90,7 @@ ATTACKS = {
     "73": ("labels from one sealed model over own columns, by a lattice", "reader, a party"),
     "32": ("others' contributions to a sum, with one holder's keys", "coordinator and a party"),
     "74": ("outcomes of a site from the intercept of its own", "reader of the model"),
+    "75": ("cells from joint predictions under several models", "party that asks for scores"),
 }
 
 #: Where the table stands in docs/attacks.md.
