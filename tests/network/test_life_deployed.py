@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import contextmanager
 
 import pandas as pd
@@ -66,6 +67,10 @@ class Machines(ProcessGroup):
         kit, out = self.founded.kits / ANNA, self.founded.folder / "results" / run
         self.run(run, "submit", str(kit), str(config), "--out", str(out))
 
+    def hear(self, name, words):
+        """Wait until a process has said something."""
+        self.wait_until(lambda: [] if words in self.log(name) else [name], 60, needed=[])
+
     def coef(self, run):
         assert self.wait(run, 300) == 0, self.log(run)
         (folder,) = (self.founded.kit("north") / "weft" / "models").glob(f"{run}-*")
@@ -92,6 +97,7 @@ def test_a_federation_grows_changes_keys_and_moves(tmp_path, weft):
     roster = founded.found(*THREE)
     with Machines(founded) as machines:
         two_at_once(machines, roster)
+        queue_outlives_the_coordinator(machines, roster)
         roster, keys = grows_and_changes_keys(founded)
         with machines.running(FOUR, roster, keys=keys):
             machines.submit("grown", FOUR)
@@ -103,8 +109,10 @@ def test_a_federation_grows_changes_keys_and_moves(tmp_path, weft):
             assert machines.coef("moved") == grown
         assert not list(machines.processes())
     told = json.loads(founded.weft("prune", founded.kit("coordinator"), "--keep", "1", "--json"))
-    assert sorted(run.split("-")[0] for run in told["deleted"]) == ["grown", "one", "other"]
-    assert told["bytes"] > 3 * 20_000
+    assert sorted(run.split("-")[0] for run in told["deleted"]) == [
+        "first", "grown", "one", "other", "second", "third",
+    ]  # fmt: skip
+    assert told["bytes"] > 6 * 20_000
 
 
 def two_at_once(machines, roster):
@@ -115,6 +123,29 @@ def two_at_once(machines, roster):
         expected = in_one_process(machines.founded, THREE, "one")
         assert machines.coef("one") == expected
         assert machines.coef("other") == expected
+
+
+def queue_outlives_the_coordinator(machines, roster):
+    """Of three runs, one is taken out of the queue, and one begins after a restart."""
+    with machines.running(THREE, roster, "--at-once", "1"):
+        for run in ("first", "second", "third"):
+            machines.submit(run, THREE)
+            machines.hear(run, " with ")
+        machines.hear("third", " waits: ")
+        kit = str(machines.founded.kits / ANNA)
+        machines.run("stop", "stop", kit, named(machines, "third"))
+        assert machines.wait("stop", 60) == 0, machines.log("stop")
+        assert machines.wait("third", 60) == 2
+        assert "was taken out of the queue" in machines.log("third")
+        machines.kill("coordinator")
+        machines.run("coordinator", "serve", str(machines.founded.kit("coordinator")))
+        assert machines.coef("first") == machines.coef("second")
+
+
+def named(machines, run):
+    """The full name of a run, once its submitter has said it."""
+    found = re.search(rf"^run ({run}-\w+) with", machines.log(run), re.MULTILINE)
+    return found.group(1) if found else ""
 
 
 def grows_and_changes_keys(founded):
