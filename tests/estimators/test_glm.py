@@ -322,3 +322,18 @@ def test_a_check_says_that_the_coordinator_learns_a_free_intercept() -> None:
     learned = " ".join(line.strip() for line in paragraphs(look))
     assert "the intercept of the model" in learned
     assert "no other weight of the model" in learned
+
+
+def test_a_response_without_noise_is_certified_with_folds_too() -> None:
+    """Rounding puts the lower bound above the loss of a solved problem: a run must end there."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(180, 4))
+    ids = [f"s{row:03}" for row in range(180)]
+    tiles = {
+        "p1": Tile.make(ids, ["a", "b"], x[:, :2], x[:, 0]),
+        "p2": Tile.make(ids, ["c", "d"], x[:, 2:]),
+    }
+    how = {"lam": 0.01, "path": [0.1], "folds": 3, "scoring": "loss", "max_iter": 12}
+    model = HybridGLM("gaussian", gap=1e-3, **how).fit(tiles)
+    assert len(model.history_) < 12
+    assert model.gap_ <= 1e-3
