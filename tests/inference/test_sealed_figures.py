@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,10 @@ import pytest
 from reference_data import Floats, cancer, credit, synthetic, table_of
 from scipy.optimize import linprog
 from statsmodels_figures import FIGURES
-from test_inference import assert_same, fitted
+from test_inference import assert_same, fitted, named_by_row
 
 from weft import Tile
-from weft.data import Table
+from weft.data import Table, load
 from weft.errors import DataError
 from weft.guards.terms import OPEN, Terms
 from weft.inference.certified_distance import certify
@@ -162,6 +163,23 @@ def test_rounding_neither_makes_up_nor_hides_what_columns_have_for_themselves(
         exact = x.T @ ((p * (1 - p))[:, None] * x)
         ratio = np.diag(np.linalg.inv(opened)) / np.diag(np.linalg.inv(exact))
         assert np.abs(np.sqrt(ratio) - 1).max() < 0.05
+
+
+@pytest.mark.release
+def test_sealed_boston_is_that_of_least_squares(data_dir: Path) -> None:
+    """By columns, in closed form; guards refuse the river's 0/1 column."""
+    table = named_by_row(load("boston", data_dir))
+    x, y = np.asarray(table.block), np.asarray(table.labels, float)
+    summary = sealed(table, "gaussian", "columns", 1e-9, OPEN, 60).summary
+    whole = np.column_stack([x, np.ones(len(y))])
+    inverse = np.linalg.inv(whole.T @ whole)
+    coef = inverse @ whole.T @ y
+    left = y - whole @ coef
+    errors = np.sqrt(np.diag(inverse) * (left**2).sum() / (len(y) - whole.shape[1]))
+    order = [list(table.features).index(name) for name in summary.names[:-1]] + [-1]
+    assert (np.abs(summary.coef - coef[order]) / errors[order]).max() < 1e-4
+    np.testing.assert_allclose(summary.errors, errors[order], rtol=1e-4)
+    assert summary.measures.explained == pytest.approx(1 - left.var() / y.var(), rel=1e-4)
 
 
 # ── separation, and steps of Newton's, held against linear programs and exact optima ──────────

@@ -328,3 +328,27 @@ def test_either_value_of_a_two_valued_column_must_be_common_with_others():
     refuse_sparse(cells, 8)
     cells[22:, 1] = 0.0
     refuse_sparse((cells != 0).astype(float), 8)
+
+
+def test_how_many_are_of_each_class_goes_to_readers_as_terms_allow():
+    """Of two label holders, each could take off its own: that takes allow_pairs, as in sums."""
+    block, labels = table()
+    tiles = cut(block, labels, {"a": [(ALL, slice(0, 3))], "b": [(ALL, slice(3, None))]})
+    asked = Settings(
+        lam=0.3,
+        loss="logistic",
+        solver="sealed",
+        penalize_intercept=False,
+        gap=0.1,
+        second_moments=("hessian",),
+    )
+    how = Preprocessing(intercept=True)
+    for terms, told in (
+        (OPEN, True),
+        (msgspec.structs.replace(OPEN, allow_pairs=False, min_contributors=3), False),
+    ):
+        moments = Federation(tiles, how, terms=terms).train(asked).second_moments
+        assert moments.label_sum == ((2 * labels - 1).sum() if told else None)
+    # A penalised intercept has no vector of its own, and three classes are no likelihood of all.
+    fixed = msgspec.structs.replace(asked, penalize_intercept=True)
+    assert Federation(tiles, how).train(fixed).second_moments.label_sum is None

@@ -250,6 +250,7 @@ class SecondMomentShares(Part):
     """A party's shares of XᵀX, and of Xᵀ diag(l''(z)) X and Xᵀ l'(z) for every class.
 
     ``rest`` is to be added to the Hessian: l''(z) has more digits than one word has room for.
+    ``labels`` has one entry, −½ Σy of two classes over the constant column.
     """
 
     samples: Annotated[int, numbers("how many samples were trained on")]
@@ -258,6 +259,7 @@ class SecondMomentShares(Part):
     hessian: MatrixShares | None = None
     rest: MatrixShares | None = None
     gradient: GradientShares | None = None
+    labels: GradientShares | None = None
 
 
 class StatisticsShare(Part):

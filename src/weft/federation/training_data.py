@@ -490,6 +490,7 @@ class TrainingData:
             hessian=_matrices(shares.hessians),
             rest=_matrices(shares.rests),
             gradient=_gradients(shares.gradients),
+            labels=None if shares.labels is None else _gradients((shares.labels,)),
         )
 
     def slice_of(self, w: Floats, *, everything: bool) -> ModelSlice:

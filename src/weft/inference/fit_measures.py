@@ -114,7 +114,7 @@ def _log_likelihood(
 
 def null_loss(fit: FitStatistics) -> float | None:
     """Σ ω l of an intercept alone; None: it takes more than the sums that are known."""
-    totals = fit.totals if fit.totals is not None else _gaussian_totals(fit)
+    totals = fit.totals or _gaussian_totals(fit) or _binomial_totals(fit)
     if totals is None:
         return None
     if totals.shifted and fit.loss.name in ("logistic", "negative_binomial"):
@@ -155,3 +155,12 @@ def _gaussian_totals(fit: FitStatistics) -> Totals | None:
     total = float(crossed[-1]) / float(fit.to_raw[-1, -1])
     count = float(fit.samples)
     return Totals(count, 0.0, 0.0, count, 0.0, 0.5 * square, count, total, 0.0, 0.0)
+
+
+def _binomial_totals(fit: FitStatistics) -> Totals | None:
+    """Of two classes, of which it is known how many are of each."""
+    if fit.loss.name != "logistic" or fit.label_sum is None:
+        return None
+    count = float(fit.samples)
+    without = count * math.log(2.0)
+    return Totals(count, 0.0, 0.0, count, 0.0, without, count, fit.label_sum, 0.0, 0.0)

@@ -100,6 +100,8 @@ class FitStatistics(StaysHere):
         How many parties took part.
     cells_off
         How far a cell is from the one that matrices are made of; zero: they are the same.
+    label_sum
+        Σy of two classes, ±1, where there are no totals and all samples weigh one; None: not known.
     proved, reached
         Where weights go without a penalty, what is proved of them, and P at most and P* at least.
     """
@@ -124,6 +126,7 @@ class FitStatistics(StaysHere):
     longest_row: float
     sites: int
     cells_off: float = 0.0
+    label_sum: float | None = None
     proved: Certified | None = None
     reached: tuple[float, float] | None = None
 

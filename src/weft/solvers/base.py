@@ -208,13 +208,15 @@ class MomentShares:
     """A party's shares of second moments: XᵀX, and Xᵀ diag(l''(z)) X problem by problem.
 
     With each of these go ``rests``, the same of the digits of l''(z) that follow its leading ones,
-    and the gradient Xᵀ l'(z) there, or with none of them.
+    and the gradient Xᵀ l'(z) there, or with none of them. ``labels`` is −½ Σy of two classes, from
+    which an intercept alone is fitted.
     """
 
     gram: MomentShare | None
     hessians: tuple[MomentShare, ...]
     rests: tuple[MomentShare, ...]
     gradients: tuple[MomentShare, ...]
+    labels: MomentShare | None = None
 
 
 class SharingHalf(PartyHalf, Protocol):

@@ -54,6 +54,7 @@ class _Matrices(NamedTuple):
     samples: int
     longest_row: float
     cells_off: float = 0.0
+    label_sum: float | None = None
 
 
 def infer(
@@ -118,6 +119,7 @@ def _fit(
         longest_row=found.longest_row,
         sites=len(slices),
         cells_off=found.cells_off,
+        label_sum=found.label_sum,
     )
     return without_stand_in(fit) if settings.frees_weights else fit
 
@@ -145,6 +147,7 @@ def _of_moments(moments: SecondMoments, slices: Sequence[ModelSlice]) -> _Matric
         longest_row=part.longest_row,
         # Each holder of a cell rounds its part.
         cells_off=len(slices) * 2.0 ** -(CELL_BITS + 1),
+        label_sum=moments.label_sum,
     )
 
 

@@ -57,6 +57,8 @@ class SecondMoments(StaysHere):
         so many samples that it tells no labels. None: there is none.
     gradient_error
         How far each is off at most, in length.
+    label_sum
+        Σy of two classes, ±1; None: there is none, or it would tell the classes of one party.
     to_raw
         What takes weights of these columns to coefficients and intercept in raw units; None: these
         columns have no raw units, as they are centred and there is no constant one.
@@ -70,6 +72,7 @@ class SecondMoments(StaysHere):
     gram_error: Floats | None
     gradient: Floats | None
     gradient_error: Floats | None
+    label_sum: float | None
     to_raw: Floats | None
 
     def __repr__(self) -> str:
@@ -150,6 +153,7 @@ def join_moments(
         gram_error=None if gram_error is None or not with_gram else gram_error[0],
         gradient=None if gradient is None else gradient / samples,
         gradient_error=gradient_error,
+        label_sum=_label_sum([part.labels for part in parts], samples, bias),
         to_raw=units_of(model, bias),
     )
 
@@ -197,6 +201,20 @@ def _added_vectors(
     """Vectors in the order of the model, and how far each may be off."""
     found = _total(parts, (len(order),), order)
     return (None, None) if found is None else (found[0][:, order], found[1])
+
+
+def _label_sum(
+    parts: Sequence[GradientShares | None], samples: int, bias: float | None
+) -> float | None:
+    """Σy, a whole number; None: some party tells nothing of it."""
+    if bias is None or any(part is None for part in parts):
+        return None
+    found = _total(parts, (1,), np.zeros(1, np.int64))
+    if found is None:
+        return None
+    # As many labels of one kind as samples, less twice those of the other.
+    total = -2.0 * float(found[0][0, 0]) / bias
+    return samples - 2.0 * round((samples - total) / 2.0)
 
 
 def _total(

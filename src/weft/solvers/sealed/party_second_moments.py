@@ -122,7 +122,22 @@ class SealedMomentsParty(SealedParty):
         gradients = [self._gradients[model or 0, k] for k in range(len(hessians)) if told]
         gram = _made(self._gram) if self._makes_gram else None
         rests = tuple(self._rests[model or 0, k] for k in range(len(hessians)))
-        return MomentShares(gram, tuple(hessians), rests, tuple(gradients))
+        labels = self._label_share() if hessians else None
+        return MomentShares(gram, tuple(hessians), rests, tuple(gradients), labels)
+
+    def _label_share(self) -> MomentShare | None:
+        """Its share of the first vector's entry at a free intercept: how many are of which class.
+
+        Readers that have labels take off their own, so that as many parties must have some as terms
+        want in a sum. With weights or offsets nothing follows from it.
+        """
+        told = self._constant >= 0 and self._all_problems.classes == 1
+        plain = self._weighing is None and not self._context.offset
+        if not (told and plain and self._view.label_parties >= self._context.contributors):
+            return None
+        problem = np.array([0])
+        share = self._vectors[1].of(problem).share(self._first)[:, self._constant, 0]
+        return MomentShare(share, self._widths.vector, 2.0**-self._widths.vector)
 
     @property
     def _makes_gram(self) -> bool:
