@@ -7,10 +7,12 @@ import logging
 import stat
 import threading
 
+import psutil
 import pytest
 from toys import Killed, Place, Toy, ToyRequest, flipped, toy
 
 from weft.errors import ConfigError, DataError
+from weft.network import clock
 from weft.network import site_run as siterun
 from weft.network.envelope import (
     End,
@@ -78,6 +80,42 @@ def test_a_restarted_site_is_where_it_was(place):
     assert (again.number, again.replies) == (replies[-1].number, replies[-1].replies)
     assert place.toy.state == state
     assert place.toy.calls == 3
+
+
+def files_open(folder):
+    """Files below a folder that this process has open."""
+    return [file.path for file in psutil.Process().open_files() if str(folder) in file.path]
+
+
+def test_a_run_that_nobody_asks_for_rests_on_disk_and_comes_back(place, monkeypatch):
+    seconds = [0.0]
+    monkeypatch.setattr(clock, "now", lambda: seconds[0])
+    begin(place)
+    replies = [ask(place, work(n, n - 1, n - 1)) for n in (1, 2, 3)]
+    state, resting = place.toy.state, place.folder / "runs" / RUN
+    seconds[0] += 800
+    assert ask(place, Ping(RUN)) == Pong(True)
+    seconds[0] += 800
+    begin(place, "run-2")
+    assert len(files_open(resting)) == 2
+    seconds[0] += 200
+    begin(place, "run-3")
+    assert files_open(resting) == []
+    assert len(files_open(place.folder / "runs" / "run-2")) == 2
+    again = ask(place, work(3, 2, 2))
+    assert again.replies == replies[-1].replies
+    assert place.toy.state == state
+    assert isinstance(ask(place, work(4, 3, 3)), Worked)
+
+
+def test_a_run_that_is_worked_on_does_not_rest(place, monkeypatch):
+    seconds = [0.0]
+    monkeypatch.setattr(clock, "now", lambda: seconds[0])
+    begin(place)
+    seconds[0] += 10_000
+    with place.site._runs[RUN].lock:
+        begin(place, "run-2")
+    assert len(files_open(place.folder / "runs" / RUN)) == 2
 
 
 def test_a_party_killed_within_an_envelope_works_on_it_whole(place):

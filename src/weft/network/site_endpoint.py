@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Lock, Thread
 
 from weft.errors import ConfigError, DataError, ProtocolError, WeftError
+from weft.network import clock
 from weft.network.envelope import (
     Damaged,
     End,
@@ -36,6 +37,8 @@ _DATA = "has data that do not fit this run; its own log says which"
 
 #: Name of the folder of all runs in a site's folder.
 _RUNS = "runs"
+#: Seconds after which a run that nobody asks for is kept on disk only.
+_REST = 900.0
 
 
 class Site:
@@ -154,6 +157,7 @@ class Site:
             self._check_open(hello.run)
             if self._index.get(hello.run) is None:
                 self._check_most(hello.run)
+            self._rest(hello.run)
             known = self._known(hello.run) or self._make(hello.run)
         with known.lock:
             if not known.begun:
@@ -273,11 +277,29 @@ class Site:
         """A run that this site has begun, perhaps before a restart."""
         if run not in self._runs and (self._folder / _RUNS / run).is_dir():
             self._make(run)
-        return self._runs.get(run)
+        known = self._runs.get(run)
+        if known is not None:
+            known.asked = clock.now()
+        return known
 
     def _make(self, run: str) -> SiteRun:
         self._runs[run] = SiteRun(run, self._folder / _RUNS / run, self._open_party)
+        self._runs[run].asked = clock.now()
         return self._runs[run]
+
+    def _rest(self, begins: str) -> None:
+        """Keep runs that nobody has asked for since long on disk only: each takes files and memory.
+
+        One that is asked for after all comes back from its journal, as after a restart.
+        """
+        for run, known in [*self._runs.items()]:
+            if run != begins and clock.now() - known.asked > _REST and known.lock.acquire(False):
+                try:
+                    known.leave()
+                    del self._runs[run]
+                finally:
+                    known.lock.release()
+                log.info("run %s: rests, since nobody has asked for it", run)
 
     def _check_open(self, run: str) -> None:
         entry = self._index.get(run)

@@ -100,6 +100,8 @@ class SiteRun:
     def __init__(self, run: str, folder: Path, open_party: OpenParty) -> None:
         self.run = run
         self.lock = Lock()
+        #: When somebody asked for it last, by the clock of `weft.network.clock`.
+        self.asked = 0.0
         #: Why the last attempt to rebuild the party failed.
         self.trouble = ""
         #: What the holder of the lock is doing.

@@ -61,7 +61,7 @@ def check_coordinator(kit: Kit) -> None:
     try:
         with (
             closing(socket.create_connection((kit.host, kit.port), timeout=_TRY)) as raw,
-            closing(context.wrap_socket(raw, server_hostname=kit.host)) as tls,
+            closing(_shake_hands(context, raw, kit.host, where)) as tls,
         ):
             # The server speaks first; a refusal of our certificate shows only here.
             heard = tls.recv(1)
@@ -76,10 +76,6 @@ def check_coordinator(kit: Kit) -> None:
             f"{where} shows a certificate that this kit does not trust ({error.verify_message}); "
             "it is not that of your federation: ask its organiser"
         ) from None
-    except ssl.SSLEOFError:
-        # Whoever refuses a certificate says so: here nobody stands behind the port, as where a
-        # proxy has lost what it passes on to.
-        raise Unreachable(_absent(where, "the connection was closed")) from None
     except ssl.SSLError:
         raise _refused(kit, where) from None
     except TimeoutError:
@@ -90,6 +86,17 @@ def check_coordinator(kit: Kit) -> None:
         raise Unreachable(_absent(where, error.strerror or str(error))) from None
     if not heard:
         raise _refused(kit, where)
+
+
+def _shake_hands(
+    context: ssl.SSLContext, raw: socket.socket, host: str, where: str
+) -> ssl.SSLSocket:
+    try:
+        return context.wrap_socket(raw, server_hostname=host)
+    except (ssl.SSLEOFError, ConnectionResetError):
+        # Whoever refuses a certificate says so: here nobody stands behind the port, as where a
+        # proxy has lost what it passes on to.
+        raise Unreachable(_absent(where, "the connection was closed")) from None
 
 
 def wait_for_coordinator(kit: Kit, seconds: float, told: Callable[[str], None]) -> None:
