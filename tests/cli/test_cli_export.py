@@ -50,6 +50,7 @@ def run(path, table):
         ("logistic", ("ill", "well")),
         ("logistic", (0, 1)),
         ("hinge", (3, 7, 9)),
+        ("softmax", ("a", "b", "c")),
         ("squared", None),
         ("poisson", None),
         ("gamma", None),
@@ -69,8 +70,9 @@ def test_another_runtime_predicts_what_scikit_learns_estimator_does(tmp_path, lo
         assert found["prediction"].tolist() == judge_predicts.tolist()
         scores = judge.decision_function(TABLE).reshape(len(TABLE), -1)
         np.testing.assert_allclose(found["score"], scores, rtol=1e-12, atol=1e-14)
-    assert ("probability" in found) == (loss == "logistic")
-    if loss == "logistic":
+    likely = loss in ("logistic", "softmax")
+    assert ("probability" in found) == likely
+    if likely:
         np.testing.assert_allclose(found["probability"], judge.predict_proba(TABLE), rtol=1e-12)
 
 

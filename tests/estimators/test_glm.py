@@ -232,7 +232,7 @@ def test_a_saved_model_predicts_means(family: str, tmp_path: Any) -> None:
     ("parameters", "words"),
     [
         ({"family": "poison"}, 'closest is "poisson"'),
-        ({"family": "multinomial"}, "one against the rest"),
+        ({"family": "ordinal"}, "multinomial all at once"),
         ({"family": "tweedie", "loss_parameters": {"power": 2.5}}, "between 1 and 2"),
         ({"penalty_factors": {"x1": 0.0}}, "factor of 0 is proved by the Hessian"),
         ({"penalty_factors": {"x9": 2.0}}, "no party has a column 'x9'"),

@@ -267,6 +267,8 @@ def test_no_small_step_improves_on_the_judge(name):
     if loss.task == "classification":
         y = np.where(y > 0, 1.0, -1.0)
         y[:, 1] = -1.0  # nobody is of that class
+    if loss.joint:
+        y = np.where(y[:, :1] > 0, [[1.0, -1.0]], [[-1.0, 1.0]])
     p = rng.random(60)
     problem = Problem(x, y, p / p.sum(), loss, 0.1)
     found = solve(problem)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import msgspec
 import numpy as np
 import pytest
-from scipy.special import expit
+from scipy.special import expit, softmax
 from sklearn import metrics
 from sklearn.linear_model import LogisticRegression
 
@@ -65,7 +65,13 @@ def train(tiles, settings=SETTINGS, terms=GUARDED, **how):
 
 
 def pooled(federation, trained, model=0):
-    """Ids, folds, scores and labels that label holders kept of a model."""
+    """Ids, folds, scores and labels that label holders kept of a model of one class."""
+    ids, fold, scores, truth = pooled_classes(federation, model)
+    return ids, fold, scores[:, 0], truth[:, 0] > 0
+
+
+def pooled_classes(federation, model=0):
+    """The same of all classes."""
     found = []
     for party in federation.parties.values():
         kept = party._half.samples._held_out
@@ -75,7 +81,7 @@ def pooled(federation, trained, model=0):
         ids = np.full(party.view.n_rows, "", dtype=object)
         for own, rows in zip(party._matching.ids, party.view.tile_rows, strict=True):
             ids[rows[rows >= 0]] = own[rows >= 0]
-        found.append((ids[left.rows], left.fold, left.scores[:, 0], left.truth[:, 0] > 0))
+        found.append((ids[left.rows], left.fold, left.scores, left.truth))
     return [np.concatenate(parts) for parts in zip(*found, strict=True)]
 
 
@@ -112,6 +118,35 @@ def test_figures_are_those_of_central_models_on_pooled_held_out_samples(table, h
     line = LogisticRegression(C=np.inf, tol=1e-10).fit(scores[:, None], positive)
     assert near(model["calibration"]["slope"], line.coef_[0, 0], 1e-3)
     assert near(model["calibration"]["predicted"], chances.mean(), 1e-3)
+
+
+def test_a_softmax_is_judged_by_its_own_probabilities():
+    """Log-loss, Brier score and AUC are scikit-learn's of probabilities of all classes at once."""
+    table = make_table(300)
+    three = replace(table, labels=(table.block[:, 0] > 0).astype(int) + table.labels)
+    wanted = msgspec.structs.replace(SETTINGS, loss="softmax", penalize_intercept=False, folds=2)
+    federation, trained = train(CUTS["horizontal"](three).parties, wanted, terms=OPEN)
+    ids, fold, scores, truth = pooled_classes(federation)
+    chances, labels = softmax(scores, axis=1), truth.argmax(axis=1)
+    found = evaluation_of(trained.result.held_out, [0, 1, 2], trained.holdings.parties)
+    assert found["samples"] == len(labels)
+    assert found["loss"]["value"] == pytest.approx(metrics.log_loss(labels, chances))
+    assert found["accuracy"]["value"] == (scores.argmax(axis=1) == labels).mean()
+    squares = ((chances - (truth > 0)) ** 2).sum(axis=1)
+    assert found["brier"]["value"] == pytest.approx(squares.mean())
+    for number, model in enumerate(found["models"]):
+        assert near(model["auc"], metrics.roc_auc_score(labels == number, chances[:, number]))
+        assert near(model["calibration"]["predicted"], chances[:, number].mean(), 1e-3)
+    # The outside judge, for each fold trained on the others.
+    place = {name: number for number, name in enumerate(three.ids.tolist())}
+    rows, x = np.array([place[name] for name in ids.tolist()]), three.block
+    assert (three.labels[rows] == labels).all()
+    for number in range(2):
+        mine = rows[fold == number]
+        out = np.isin(np.arange(len(x)), mine)
+        judge = LogisticRegression(C=1 / (LAM * (~out).sum()), tol=1e-8, max_iter=1000)
+        judge.fit(x[~out], three.labels[~out])
+        assert np.abs(judge.predict_proba(x[mine]) - chances[fold == number]).max() < 0.01
 
 
 def test_lambda_is_chosen_by_auc_or_loss(table):

@@ -23,7 +23,8 @@ from weft.losses.external_loss_check import check_loss
 
 Array = npt.NDArray[np.float64]
 
-VARIANTS = [loss for loss in map(get_loss, LOSSES) if loss.bounded] + [
+#: Of one class or response; that of all classes at once is in `test_softmax.py`.
+VARIANTS = [loss for loss in map(get_loss, LOSSES) if loss.bounded and not loss.joint] + [
     get_loss("smoothed_hinge", g=0.01),
     get_loss("smoothed_hinge", g=3.0),
     get_loss("epsilon_insensitive", epsilon=2.0),

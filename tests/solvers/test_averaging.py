@@ -22,8 +22,10 @@ from weft.solvers.settings import Settings
 from weft.solvers.shared_sample_draws import order_of, party_draw
 
 NUMBER = st.floats(-3, 3, allow_subnormal=False)
-#: Methods of first order need a bound on slope or curvature.
-BOUNDED = st.sampled_from([name for name in LOSSES if get_loss(name).bounded])
+#: Methods of first order need a bound on slope or curvature, and losses of one class.
+BOUNDED = st.sampled_from(
+    [name for name in LOSSES if get_loss(name).bounded and not get_loss(name).joint]
+)
 
 
 @hypothesis_settings(deadline=None, derandomize=True)

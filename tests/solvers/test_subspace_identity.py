@@ -6,10 +6,12 @@ from dataclasses import asdict
 from functools import cache
 from itertools import product
 
+import msgspec
 import pytest
 
 from covering import before_release, cover
 from interposed import cut, outcome, quick, train
+from weft.federation.local_federation import Preprocessing
 
 #: Solver, loss and what else the run is told, by name; each is short, and each different.
 RUNS = {
@@ -74,6 +76,20 @@ CHOSEN = [
 def test_lattices_and_paillier_change_no_bit_either(cipher, name, run):
     trained = train(cut(name), settings_of(run, cipher=cipher))
     assert result_of(trained) == in_the_clear(name, run)
+
+
+@pytest.mark.parametrize("how", ["pad", "bytes", *before_release("bfv", "paillier")])
+@pytest.mark.parametrize("penalize", [False, *before_release(True)])
+def test_a_loss_of_all_classes_has_the_same_bits_too(how, penalize):
+    settings = quick(
+        solver="lbfgs", loss="softmax", penalize_intercept=penalize, iterations=4, lam=0.02
+    )
+    plain = msgspec.structs.replace(settings, cipher="plain")
+    hidden = msgspec.structs.replace(settings, cipher="pad" if how == "bytes" else how)
+    constant = Preprocessing(intercept=True)
+    trained = train(cut("multi-class"), hidden, constant, packed=how == "bytes")
+    assert result_of(trained) == result_of(train(cut("multi-class"), plain, constant))
+    assert len(trained.result.certificate.primal) == 1
 
 
 @pytest.mark.parametrize("loss", ["absolute", *before_release("epsilon_insensitive")])

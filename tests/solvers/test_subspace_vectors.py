@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from covering import examples
+from weft.solvers.subspace.class_fold_problems import Problems
 from weft.solvers.subspace.lower_bound import Bounding
 from weft.solvers.subspace.party_vectors import Vectors, add_scaled, inner
 from weft.solvers.subspace.subspace_algebra import Subspace
@@ -248,7 +249,7 @@ def bounding_of(problem: Pooled, points: int) -> tuple[Bounding, Any, Floats, Fl
         lam=np.array([problem.lam]),
         doubt=np.zeros(1),
         free=False,
-        exchange=SimpleNamespace(noise=0.0),
+        exchange=SimpleNamespace(noise=0.0, problems=Problems(1)),
     )
     bounding = Bounding(subspace)
     b, o = np.zeros((1, problem.x.shape[1])), np.zeros(1)

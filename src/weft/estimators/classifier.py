@@ -21,7 +21,8 @@ from weft.losses.probabilities import WITH_PROBABILITIES
 class HybridClassifier(ClassifierMixin, Hybrid):
     """Classification over parties that hold some rows and some columns each.
 
-    More than two classes give one model per class against the rest.
+    More than two classes give one model per class against the rest, but for the loss "softmax",
+    which is of all at once.
 
     Parameters
     ----------
@@ -202,9 +203,9 @@ class HybridClassifier(ClassifierMixin, Hybrid):
 
     @available_if(lambda self: self.loss in WITH_PROBABILITIES)
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Probabilities of the classes; with the logistic loss only.
+        """Probabilities of the classes; with the losses "logistic" and "softmax" only.
 
-        With more than two classes the models of each class against the rest are normalised.
+        With more than two classes logistic models of each against the rest are normalised.
         """
         scores = self._scores(X)
         return self.model_.probabilities(scores)

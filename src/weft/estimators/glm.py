@@ -18,6 +18,9 @@ from weft.estimators.base import Hybrid, tiles_of
 from weft.estimators.classifier import encoded_classes
 from weft.losses import Loss, get_family, get_loss
 
+#: Families whose responses are classes.
+_OF_CLASSES = ("binomial", "multinomial")
+
 
 @dataclass(eq=False, repr=False)
 class HybridGLM(Hybrid):
@@ -29,9 +32,11 @@ class HybridGLM(Hybrid):
 
     Parameters
     ----------
-    family : {"gaussian", "binomial", "poisson", "gamma", "tweedie", "negative-binomial"}
-        The distribution of the response. Links are the identity, the logit, and for all others the
-        logarithm. Of more than two classes, binomial trains each against the rest.
+    family : {"gaussian", "binomial", "multinomial", "poisson", "gamma", "tweedie", \
+"negative-binomial"}
+        The distribution of the response. Links are the identity, the logit, softmax, and for all
+        others the logarithm. Of more than two classes, binomial trains each against the rest, and
+        multinomial all at once.
     loss_parameters : mapping, optional
         ``{"power": 1.5}`` of Tweedie, ``{"dispersion": 1.0}`` of the negative binomial.
     penalize_intercept : bool
@@ -41,7 +46,7 @@ class HybridGLM(Hybrid):
         variance, squared residuals of samples, or those of sites.
 
     Other parameters and attributes are those of `HybridClassifier`; ``coef_`` is flat and
-    ``intercept_`` a number, but for the classes of a binomial model.
+    ``intercept_`` a number, but for models of classes.
     """
 
     family: str = "gaussian"
@@ -77,19 +82,19 @@ class HybridGLM(Hybrid):
         self.classes_ = np.asarray(model.classes)
         self.coef_, self.intercept_ = model.coef, model.intercept
 
-    @available_if(lambda self: self.family == "binomial")
+    @available_if(lambda self: self.family in _OF_CLASSES)
     def predict_proba(self, X: Any) -> Floats:
-        """Probabilities of the classes; of more than two, normalised."""
+        """Probabilities of the classes; of more than two binomial models, normalised."""
         scores = self._scores(X)
         return self.model_.probabilities(scores)
 
-    @available_if(lambda self: self.family == "binomial")
+    @available_if(lambda self: self.family in _OF_CLASSES)
     def predict_proba_jointly(self, tiles: Any) -> pd.DataFrame:
         """The same by sample id, of samples whose features lie at several parties."""
         ids, scores = self._joint_scores(tiles)
         return pd.DataFrame(self.model_.probabilities(scores), ids, columns=self.classes_)
 
-    @available_if(lambda self: self.family == "binomial")
+    @available_if(lambda self: self.family in _OF_CLASSES)
     def decision_function(self, X: Any) -> Floats:
         """Scores of full rows: above zero for the second of two classes, else one per class."""
         scores = self._scores(X)
@@ -106,8 +111,8 @@ class HybridGLM(Hybrid):
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """The share of the deviance that the model explains, D²; one is a perfect fit.
 
-        Against a model with an intercept alone; of a binomial model with more than two classes,
-        over all of them together. Tiles bring their labels.
+        Against a model with an intercept alone; of binomial models of more than two classes, over
+        all of them together. Tiles bring their labels.
         """
         check_is_fitted(self, "model_")
         tiles = tiles_of(X) if y is None else None
@@ -126,9 +131,11 @@ class HybridGLM(Hybrid):
             positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
             target = np.where(labels[:, None] == positive, 1.0, -1.0)
             mean = ((times * target).sum(axis=0, keepdims=True) + 1.0) / 2.0
-            null = np.log(mean) - np.log1p(-mean)
-        left = (times * loss.value(scores, target)).sum()
-        return float(1.0 - left / (times * loss.value(null + 0 * target, target)).sum())
+            null = np.log(mean) if loss.joint else np.log(mean) - np.log1p(-mean)
+        left, alone = (
+            (times[:, 0] @ loss.value(some, target)).sum() for some in (scores, null + 0 * target)
+        )
+        return float(1.0 - left / alone)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

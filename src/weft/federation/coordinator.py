@@ -6,7 +6,7 @@ It is the same in one process and over a network: it knows a channel, and nothin
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from secrets import token_bytes
 
@@ -33,6 +33,7 @@ from weft.federation.release.model_header import Head
 from weft.federation.release.noised_weights import NoiseSize
 from weft.federation.told_columns import tell_columns
 from weft.guards.terms import Terms
+from weft.losses.multinomial import MOST_CLASSES
 from weft.matching.coordinator import meet
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Meter
@@ -110,6 +111,11 @@ def check_samples(preprocessing: Preprocessing, settings: Settings) -> None:
     named = columns.named
     what = f"column {named[0]!r} says something about samples" if named else ""
     able = algorithm.weighs_samples or (algorithm.offsets and columns.weight is None)
+    if settings.make_loss().joint and (columns.offset or columns.exposure):
+        raise ConfigError(
+            f"column {columns.offset or columns.exposure!r} would be added to the scores of all "
+            "classes alike, which changes no probability of a multinomial model; leave it out"
+        )
     if settings.class_weight is not None:
         what, able = "class_weight is set", algorithm.weighs_samples
     if what and not (able and settings.may_weigh):
@@ -117,6 +123,22 @@ def check_samples(preprocessing: Preprocessing, settings: Settings) -> None:
             f"{what}, but solver '{settings.solver}' lets all samples weigh the same, without an "
             "offset; use lbfgs or newton-cg with a smooth loss, weigh = 'samples' and when_missing "
             "= 'stop', or leave it out"
+        )
+
+
+def check_classes(settings: Settings, classes: Sized | None) -> None:
+    """Refuse a loss of all classes at once where two scores would say what one does."""
+    if classes is None or not settings.make_loss().joint:
+        return
+    if len(classes) == 2:
+        raise ConfigError(
+            "family 'multinomial' (loss 'softmax') is for three classes or more, but there are "
+            "two; use family 'binomial', which is the same model"
+        )
+    if len(classes) > MOST_CLASSES:
+        raise ConfigError(
+            f"family 'multinomial' (loss 'softmax') is for {MOST_CLASSES} classes at most, but "
+            f"there are {len(classes)}; use family 'binomial', which trains each by itself"
         )
 
 
@@ -264,6 +286,7 @@ def coordinate(
     asking = patient(channel, chosen) if algorithm_of(chosen.solver).waits else channel
     shares = algorithm_of(chosen.solver).shares
     announced = announce_for(channel, preprocessing, settings, run, shares=shares)
+    check_classes(settings, announced.classes)
     settings, reason = settle(settings, announced.terms, saves=saves, warm=warm)
     holdings = match(channel, preprocessing, settings, announced, run, adder)
     classes, terms = announced.classes, announced.terms

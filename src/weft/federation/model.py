@@ -160,15 +160,15 @@ class Model:
     def probabilities(self, scores: Floats) -> Floats:
         """(samples × classes) probabilities, in the order of ``classes``, from scores.
 
-        Of more than two classes, each against the rest, they are normalised.
+        Of more than two logistic models, each of a class against the rest, they are normalised.
         """
         if not self.has_probabilities:
             what = "responses" if self.classes is None else f"classes by the loss '{self.loss}'"
             raise ConfigError(
-                f"this model predicts {what}, without probabilities; train with loss 'logistic' "
-                "(family 'binomial') to have them"
+                f"this model predicts {what}, without probabilities; train with family 'binomial' "
+                "or 'multinomial' (loss 'logistic' or 'softmax') to have them"
             )
-        return class_probabilities(scores)
+        return class_probabilities(scores, self.loss)
 
     def predict_proba(self, table: Any) -> Floats:
         """Probabilities of the classes for full rows, as :meth:`decision` takes them."""
@@ -253,8 +253,8 @@ class Model:
         """A fitted scikit-learn estimator: LogisticRegression, LinearSVC or LinearRegression, or
         PoissonRegressor, GammaRegressor or TweedieRegressor.
 
-        Its scores are this model's. Probabilities exist for the logistic loss with two classes;
-        with more, the model was trained one class against the rest.
+        Its scores are this model's. Probabilities exist for the logistic loss with two classes and
+        for softmax; logistic models of more classes were trained one against the rest.
         """
         # Imported here: loading a model and predicting need no scikit-learn.
         from sklearn.linear_model import (
@@ -283,8 +283,8 @@ class Model:
             estimator.coef_ = self.coef[0].copy()
             estimator.intercept_ = float(self.intercept[0])
         else:
-            binary_logistic = self.loss == "logistic" and len(self.classes) == 2
-            estimator = LogisticRegression() if binary_logistic else LinearSVC()
+            likely = self.loss == "softmax" or (self.loss == "logistic" and len(self.classes) == 2)
+            estimator = LogisticRegression() if likely else LinearSVC()
             estimator.coef_ = self.coef.copy()
             estimator.intercept_ = self.intercept.copy()
             estimator.classes_ = np.asarray(self.classes)

@@ -28,9 +28,9 @@ def write_onnx(model: Model, path: Path) -> None:
 
     Its input ``features`` is a table of doubles with a column for every feature of the model, in
     its order; their names are in the file's metadata. Outputs are ``score`` (x·w + b, a column for
-    every row of ``coef``), ``prediction`` and, for the logistic loss with two classes,
-    ``probability``. A blank cell (NaN) counts as in training; where training allowed none, scores
-    of such rows are NaN.
+    every row of ``coef``), ``prediction`` and, for the logistic loss with two classes and for
+    softmax, ``probability``. A blank cell (NaN) counts as in training; where training allowed none,
+    scores of such rows are NaN.
     """
     onnx = _library()
     nodes, constants, outputs = _scores(onnx, model)
@@ -107,7 +107,7 @@ def _add_classes(
     constants: dict[str, np.ndarray[Any, Any]],
     outputs: list[Any],
 ) -> None:
-    """The class with the larger score; of two classes also how likely each is."""
+    """The class with the larger score; of two classes, or by softmax, how likely each is."""
     node = onnx.helper.make_node
     assert model.classes is not None
     text = model.classes.dtype.kind in "OUT"
@@ -123,7 +123,10 @@ def _add_classes(
     nodes.append(node("Gather", ["classes", "place"], ["prediction"]))
     kind = onnx.TensorProto.STRING if text else onnx.helper.np_dtype_to_tensor_dtype(names.dtype)
     outputs.append(_value(onnx, "prediction", kind, [None]))
-    if len(names) == 2 and model.loss == "logistic":
+    if model.loss == "softmax":
+        nodes.append(node("Softmax", ["score"], ["probability"], axis=1))
+        outputs.append(_value(onnx, "probability", onnx.TensorProto.DOUBLE, [None, len(names)]))
+    elif len(names) == 2 and model.loss == "logistic":
         nodes.append(node("Neg", ["score"], ["other_score"]))
         nodes.append(node("Sigmoid", ["score"], ["likely"]))
         nodes.append(node("Sigmoid", ["other_score"], ["unlikely"]))

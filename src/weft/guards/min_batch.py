@@ -157,6 +157,11 @@ class SeenBatches(MinBatch):
         """The local rows of an atom, by its place among those here."""
         return self.rows[self.start[atom] : self.start[atom + 1]]
 
+    def last_values(self, atom: int, columns: int) -> Floats:
+        """(samples × columns) what an atom had in the last dual vector, for so many columns."""
+        last = self._last[:, self.start[atom] : self.start[atom + 1]].T
+        return np.tile(last, (1, columns // last.shape[1]))
+
     def lacking(self, vectors: Floats) -> tuple[NDArray[np.bool_], Ints]:
         """(atoms × columns) where vectors would differ in too little from one seen.
 

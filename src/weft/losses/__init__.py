@@ -19,6 +19,7 @@ from weft.losses.classification import Hinge, Logistic, SmoothedHinge, SquaredHi
 from weft.losses.external_loss_check import check_kind, check_loss
 from weft.losses.gamma import Gamma
 from weft.losses.log_link import LogLinkLoss
+from weft.losses.multinomial import Softmax
 from weft.losses.negative_binomial import NegativeBinomial
 from weft.losses.poisson import Poisson
 from weft.losses.regression import Absolute, EpsilonInsensitive, Huber, Squared
@@ -38,6 +39,7 @@ __all__ = [
     "NegativeBinomial",
     "Poisson",
     "SmoothedHinge",
+    "Softmax",
     "Squared",
     "SquaredHinge",
     "Tweedie",
@@ -53,6 +55,7 @@ _LOSSES: dict[str, type[Loss]] = {
         SmoothedHinge,
         SquaredHinge,
         Logistic,
+        Softmax,
         Squared,
         Absolute,
         EpsilonInsensitive,
@@ -65,11 +68,12 @@ _LOSSES: dict[str, type[Loss]] = {
 }
 LOSSES: Mapping[str, type[Loss]] = MappingProxyType(_LOSSES)
 #: Distributions of the response in generalised linear models, and the loss of each: half its
-#: deviance (of the binomial, minus its log-likelihood).
+#: deviance (of classes, minus the log-likelihood).
 FAMILIES: Mapping[str, str] = MappingProxyType(
     {
         "gaussian": "squared",
         "binomial": "logistic",
+        "multinomial": "softmax",
         "poisson": "poisson",
         "gamma": "gamma",
         "tweedie": "tweedie",
@@ -118,7 +122,7 @@ def get_family(name: str) -> str:
         closest = f' (the closest is "{near[0]}")' if near else ""
         raise ConfigError(
             f'family "{name}" is not known{closest}; choose one of {", ".join(FAMILIES)}, where '
-            "binomial trains more than two classes one against the rest"
+            "binomial trains more than two classes one against the rest and multinomial all at once"
         )
     return FAMILIES[name]
 

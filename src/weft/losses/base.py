@@ -46,11 +46,15 @@ class Loss(ABC):
         Lipschitz constant L of l; infinite where there is none.
     smoothness : float
         Lipschitz constant of l'; infinite where l has a kink.
+    joint : bool
+        Whether it is a loss of the scores of all classes at once, which are the last axis of all
+        arrays then (`Softmax`); else each class has a loss of its own.
     """
 
     name: ClassVar[str]
     task: ClassVar[Literal["classification", "regression"]]
     lipschitz: ClassVar[float]
+    joint: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -151,6 +155,14 @@ class Loss(ABC):
     def curvature(self, z: Array, y: Array) -> Array:
         """Return l''(z); at a kink of l', that of one side. Zero for a piecewise linear loss."""
         return np.zeros(np.broadcast_shapes(z.shape, y.shape))
+
+    def hessian_product(self, z: Array, y: Array, direction: Array) -> Array:
+        """Return l''(z) times a direction."""
+        return self.curvature(z, y) * direction
+
+    def class_scores(self, z: Array) -> Array:
+        """Return scores that tell each class from the others, from those of a model."""
+        return z
 
     @abstractmethod
     def dual_step(self, alpha: Array, z: Array, y: Array, q: Array | float) -> Array:

@@ -47,6 +47,11 @@ def check_kind(kind: type[Loss]) -> None:
     if isabstract(kind) or lacking:
         missing = ", ".join((*lacking, *sorted(kind.__abstractmethods__)))
         raise ConfigError(f"loss {kind.__name__} lacks {missing}; write what is missing")
+    if kind.joint:
+        raise ConfigError(
+            f'loss "{kind.name}" is of all classes at once, but what is checked is a loss of one '
+            "score; leave joint out"
+        )
     if not _NAME.fullmatch(str(kind.name)):
         raise ConfigError(f'"{kind.name}" is no name for a loss; use small letters, digits and _')
     if not is_dataclass(kind) or any(

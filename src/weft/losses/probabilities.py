@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import softmax
 
 from weft.losses.base import Array
 
 #: Losses whose scores are those of a probability.
-WITH_PROBABILITIES = ("logistic",)
+WITH_PROBABILITIES = ("logistic", "softmax")
 
 
-def class_probabilities(scores: Array) -> Array:
-    """Probabilities of all classes, from logistic scores (samples × 1) of the second, or of each.
+def class_probabilities(scores: Array, loss: str) -> Array:
+    """Probabilities of all classes, from scores (samples × 1) of the second of two, or of each.
 
-    With more than two classes the models of each class against the rest are normalised.
+    Those of logistic models of each class against the rest are normalised; of a softmax they are
+    its own.
     """
+    if loss == "softmax":
+        return np.asarray(softmax(scores, axis=1), np.float64)
     chances = 1.0 / (1.0 + np.exp(-np.clip(scores, -700.0, 700.0)))
     if scores.shape[1] == 1:
         return np.hstack([1.0 - chances, chances])

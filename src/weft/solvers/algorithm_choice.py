@@ -301,6 +301,12 @@ def _check(algorithm: Algorithm, settings: Settings, saves: bool, warm: bool) ->
 def _check_loss(algorithm: Algorithm, settings: Settings) -> None:
     loss = settings.make_loss()
     name, smooth = algorithm.name, loss.smooth
+    if loss.joint and not algorithm.joint_losses:
+        able = " or ".join(a.name for a in ALGORITHMS.values() if a.joint_losses)
+        raise ConfigError(
+            f"solver '{name}' trains every class by itself, but loss '{settings.loss}' is of all "
+            f"classes at once; use {able}, or family 'binomial'"
+        )
     if not loss.bounded and not algorithm.any_curvature:
         able = " or ".join(a.name for a in ALGORITHMS.values() if a.any_curvature)
         raise ConfigError(

@@ -53,6 +53,8 @@ class Algorithm:
         Whether they may have offsets, where they all weigh the same.
     any_curvature
         Whether it trains losses of which neither slope nor curvature is bounded.
+    joint_losses
+        Whether it trains losses of all classes at once (softmax).
     free_intercept
         Whether it can leave the intercept without a penalty.
     infers
@@ -124,6 +126,7 @@ class Algorithm:
     weighs_samples: bool = False
     offsets: bool = False
     any_curvature: bool = False
+    joint_losses: bool = False
     free_intercept: bool = False
     infers: bool = False
     everyone: bool = False

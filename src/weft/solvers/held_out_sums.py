@@ -247,11 +247,14 @@ def _exact(scores: Floats, truth: Floats, loss: Loss) -> Floats:
         right = (scores[:, 0] >= 0) == (truth[:, 0] > 0)
     else:
         right = scores.argmax(axis=1) == truth.argmax(axis=1)
-    losses, errors = loss.value(scores, truth).sum(axis=1), np.zeros(len(scores))
-    second = np.zeros(len(scores))
-    if loss.name in WITH_PROBABILITIES:
-        chances = class_probabilities(scores)
+    second = errors = np.zeros(len(scores))
+    if loss.name not in WITH_PROBABILITIES:
+        losses = loss.value(scores, truth).sum(axis=1)
+    else:
+        # Scores of classes are log-odds, those of a softmax too.
+        chances = class_probabilities(scores, "logistic")
         if scores.shape[1] == 1:
+            losses = loss.value(scores, truth)[:, 0]
             second = chances[:, 1]
             errors = (second - (truth[:, 0] > 0)) ** 2
         else:

@@ -217,7 +217,8 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
         if self.when_missing == GO_ON and not self.may_hand_over:
             raise ConfigError(
                 "HyFDCA, which stands in for a missing party, penalises the intercept and takes "
-                "losses with a bounded slope or curvature only; set when_missing = 'stop'"
+                "losses of one class with a bounded slope or curvature only; set when_missing = "
+                "'stop'"
             )
         if not self.penalize_intercept:
             self._check_free_intercept()
@@ -241,6 +242,11 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def _check_inference(self) -> None:
         """Refuse standard errors of what is no likelihood, or not of the samples alone."""
+        if self.make_loss().joint:
+            raise ConfigError(
+                "standard errors of a multinomial model are not made; leave inference out, or "
+                "train family 'binomial' on two classes (positive = [...] in [data])"
+            )
         if self.loss not in FAMILY_NAMES:
             raise ConfigError(
                 f"inference is for models of a family, but loss '{self.loss}' has no likelihood; "
@@ -352,7 +358,8 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def may_hand_over(self) -> bool:
         """Whether HyFDCA can train this problem."""
-        return self.penalize_intercept and self.make_loss().bounded
+        loss = self.make_loss()
+        return self.penalize_intercept and loss.bounded and not loss.joint
 
     @property
     def all_take_part(self) -> bool:
@@ -366,9 +373,9 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
     def _check_sum_noise(self) -> None:
         """Refuse noise in sums where nothing bounds by how much one sample can move them."""
         loss = self.make_loss()
-        if loss.task != "classification" or not math.isfinite(loss.lipschitz):
+        if loss.task != "classification" or loss.joint or not math.isfinite(loss.lipschitz):
             raise ConfigError(
-                "sum_noise needs a loss of classification whose slope is bounded, unlike "
+                "sum_noise needs a loss of single classes whose slope is bounded, unlike "
                 f"'{loss.name}'; use hinge, smoothed_hinge or logistic"
             )
         if self.solver not in ("auto", *_NOISY) or self.hands_over:
@@ -382,9 +389,9 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
     def _check_noise(self) -> None:
         """Refuse noise where nothing bounds by how much one sample can move the model."""
         loss = self.make_loss()
-        if loss.task != "classification" or not math.isfinite(loss.lipschitz):
+        if loss.task != "classification" or loss.joint or not math.isfinite(loss.lipschitz):
             raise ConfigError(
-                "noise needs a loss of classification whose slope is bounded, unlike "
+                "noise needs a loss of single classes whose slope is bounded, unlike "
                 f"'{loss.name}'; use hinge, smoothed_hinge or logistic"
             )
         if self.gap is None:

@@ -67,7 +67,9 @@ def class_names(model: Model) -> list[str]:
         return ["response"]
     if len(model.classes) == 2:
         return [f"{model.classes[1]} against {model.classes[0]}"]
-    return [f"{value} against the rest" for value in model.classes.tolist()]
+    # Of a softmax the weights of all classes add up to zero.
+    others = "the mean of all" if model.loss == "softmax" else "the rest"
+    return [f"{value} against {others}" for value in model.classes.tolist()]
 
 
 def is_scaled(model: Model) -> bool:

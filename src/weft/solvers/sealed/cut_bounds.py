@@ -119,8 +119,8 @@ class CutBounds:
         master = Master(1)
         gram = self._gram + HOLD * np.outer(self._entries, self._entries)
         self._fill(master, gram, heights)
-        centre = float(self._intercepts[self._best])
-        found = balanced(master, -self._entries, heights, self._lam, centre, _TOLERANCE)
+        centre, entries = self._intercepts[[self._best]], -self._entries[:, None]
+        found = balanced(master, entries, heights, self._lam, centre, _TOLERANCE)
         weights = _at_most_one(found.mu)
         return self._value(weights, heights) - span.price(float(weights @ self._entries))
 

@@ -3,6 +3,9 @@
 All of them travel in the same messages, as further columns of every vector. A fold leaves its
 samples out: P_f(w) = λ/2 ‖w‖² + 1/N_f Σ_{i∉f} l_i, whose minimum is that of
 λ_f/2 ‖w‖² + 1/N Σ_{i∉f} l_i with λ_f = λ N_f/N. So the sums need not know about folds.
+
+A loss of all classes at once (softmax) makes one problem of the columns of all classes: they have
+one P, one dual vector and the same coefficients, but for their intercepts.
 """
 
 from __future__ import annotations
@@ -14,19 +17,57 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from weft.array_types import Flags, Ints
+from weft.array_types import Flags, Floats, Ints
 
 
 @dataclass(frozen=True)
 class Problems:
-    """Classes times (all samples, then each fold left out)."""
+    """Classes times (all samples, then each fold left out).
+
+    Attributes
+    ----------
+    joint
+        Whether the classes of a fold are one problem.
+    """
 
     classes: int
     folds: int = 0
+    joint: bool = False
 
     @property
     def width(self) -> int:
+        """Columns of every vector."""
         return self.classes * (self.folds + 1)
+
+    @property
+    def count(self) -> int:
+        """Problems: what has a loss, lengths and a bound of its own."""
+        return self.folds + 1 if self.joint else self.width
+
+    @property
+    def columns(self) -> list[slice]:
+        """The columns of every problem."""
+        each = self.classes if self.joint else 1
+        return [slice(first, first + each) for first in range(0, self.width, each)]
+
+    @property
+    def on_all_samples(self) -> slice:
+        """One column of every problem that leaves no samples out."""
+        return slice(0, 1 if self.joint else self.classes)
+
+    def by_class(self, values: Floats) -> Floats:
+        """Columns (last) as problems × classes, where all classes have one loss."""
+        if not self.joint:
+            return values
+        return values.reshape(*values.shape[:-1], self.folds + 1, self.classes)
+
+    def summed(self, values: Floats) -> Floats:
+        """Sums over the columns (last) of every problem."""
+        return self.by_class(values).sum(axis=-1) if self.joint else values
+
+    def spread(self, values: Floats) -> Floats:
+        """Numbers of problems (last) for all of their columns."""
+        return np.repeat(values, self.classes, axis=-1) if self.joint else values
 
     @property
     def class_of(self) -> Ints:

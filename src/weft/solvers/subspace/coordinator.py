@@ -74,9 +74,8 @@ class SubspaceCoordinator(Coordinator):
             offset=offset,
             weight=weight,
         )
-        exchange = Exchange(
-            channel, holdings, settings, adder, Problems(classes, settings.folds), bounds
-        )
+        problems = Problems(classes, settings.folds, settings.make_loss().joint)
+        exchange = Exchange(channel, holdings, settings, adder, problems, bounds)
         exchange.noise = _longest_noise(holdings, settings, unit)
         if settings.sum_noise is not None:
             exchange.notes.append(
@@ -162,11 +161,11 @@ def _stop_here(
     result.notes.append(f"{missing}; the run stopped with the certificate reached so far")
     if not kept:
         return
-    classes = subspace.exchange.problems.classes
+    certified = subspace.exchange.problems.on_all_samples
     certificate = Certificate(
         subspace.exchange.iteration,
-        tuple(subspace.primal[:classes].tolist()),
-        tuple(subspace.dual[:classes].tolist()),
+        tuple(subspace.primal[certified].tolist()),
+        tuple(subspace.dual[certified].tolist()),
     )
     result.stages.append(Stage(number, lam, certificate, clock.round_trips))
 
@@ -250,11 +249,11 @@ class _Model:
 
     def _certificate(self, primal: Floats, dual: Floats) -> Certificate:
         """P and D of the problems on all samples."""
-        classes = self._subspace.exchange.problems.classes
+        certified = self._subspace.exchange.problems.on_all_samples
         return Certificate(
             self._subspace.exchange.iteration,
-            tuple(primal[:classes].tolist()),
-            tuple(dual[:classes].tolist()),
+            tuple(primal[certified].tolist()),
+            tuple(dual[certified].tolist()),
         )
 
     def _close(self) -> tuple[Certificate, Floats, list[list[float]] | None]:

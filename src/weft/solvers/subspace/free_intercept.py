@@ -22,7 +22,7 @@ HOLD = 64.0
 #: How often it is solved for one mixture, at most.
 _MOST_SOLVES = 4
 #: By what share P and bounds may be off, for rounding: bounds that differ by that tell nothing.
-_DOUBT = 1e-9
+DOUBT = 1e-9
 
 
 class InterceptRange:
@@ -40,7 +40,7 @@ class InterceptRange:
 
     def narrow(self, primal: Floats, entries: Floats, bounds: Floats) -> None:
         """Leave out intercepts at which a bound D − s β (both cuts × problems) is above P."""
-        room = primal * (1.0 + _DOUBT) - bounds
+        room = primal * (1.0 + DOUBT) - bounds
         with np.errstate(divide="ignore", invalid="ignore"):
             edge = -room / entries
         known = np.isfinite(edge)
@@ -57,29 +57,31 @@ class InterceptRange:
 
 
 class Mixture(NamedTuple):
-    """Weights of dual vectors, their D at the intercept 0, and their entry at the intercept."""
+    """Weights of dual vectors, their D at intercepts of 0, and their entries at the intercepts."""
 
     mu: Floats
     value: float
-    entry: float
+    entry: Floats
 
 
 def balanced(
-    master: Master, entries: Floats, offsets: Floats, lam: float, centre: float, tolerance: float
+    master: Master, entries: Floats, offsets: Floats, lam: float, centre: Floats, tolerance: float
 ) -> Mixture:
-    """The mixture with the best D whose entries at the intercept cancel, but for rounding.
+    """The mixture with the best D whose entries at the intercepts cancel, but for rounding.
+
+    ``entries`` are (dual vectors × intercepts): one, or those of all classes of a joint loss.
 
     The method of multipliers: the program of ``master``, whose inner products have `HOLD` · s sᵀ
     added, is solved with offsets o − β s, and β moves on by what is left of Σ μ_j s_j. It begins
     with β = ``centre``, the intercept of the best point, which is the multiplier at the optimum.
     """
     for _ in range(_MOST_SOLVES):
-        master.lift(offsets - centre * entries)
+        master.lift(offsets - entries @ centre)
         mu = master.solve(scale=1.0 / lam, tolerance=tolerance).mu
-        entry = float(entries @ mu)
-        square = float(mu @ master.gram @ mu) - HOLD * entry**2
+        entry = mu @ entries
+        square = float(mu @ master.gram @ mu) - HOLD * float(entry @ entry)
         moved = HOLD / lam * entry
-        centre += moved
-        if abs(moved * entry) <= tolerance:
+        centre = centre + moved
+        if moved @ entry <= tolerance:
             break
     return Mixture(mu, float(offsets @ mu) - square / (2.0 * lam), entry)

@@ -73,16 +73,15 @@ class HeldOutScores:
         if model not in self._models:
             raise ProtocolError("a message asks for scores of a model that is not finished")
         left, layout = self._models[model], self._layout
+        scores = self._loss.class_scores(left.scores)
         levels = told_groups(layout, self._levels[left.rows], self._least)
         places = self._book(
             left.rows,
             layout.line.start,
             levels,
-            lambda earlier: places_of(layout, left.scores, levels, self._least, earlier),
+            lambda earlier: places_of(layout, scores, levels, self._least, earlier),
         )
-        self._told = party_part(
-            layout, left.scores, left.truth, levels, places, self._loss, self._least
-        )
+        self._told = party_part(layout, scores, left.truth, levels, places, self._loss, self._least)
 
     @property
     def told(self) -> Floats:

@@ -17,6 +17,8 @@ from weft.solvers.subspace.newton_cg_solver import MOST_PRODUCTS
 _TABLES = 2
 #: Dual vectors in an iteration, at most, besides those for products with the Hessian.
 _VECTORS = 4
+#: One more where free intercepts of all classes of a joint loss need cuts beside them.
+_VECTORS_OF_CLASSES = 5
 
 
 class MeasurementLimit:
@@ -37,7 +39,8 @@ class MeasurementLimit:
         iterations = math.inf if settings.iterations is None else settings.iterations + 1
         steps = iterations * len(settings.lambdas)
         products = MOST_PRODUCTS if settings.solver == "newton-cg" else 0
-        return cls(_TABLES * steps, (_VECTORS + products) * steps)
+        vectors = _VECTORS_OF_CLASSES if settings.make_loss().joint else _VECTORS
+        return cls(_TABLES * steps, (vectors + products) * steps)
 
     def tell_table(self) -> None:
         """A table of losses is asked for."""

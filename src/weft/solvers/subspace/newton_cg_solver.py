@@ -76,8 +76,10 @@ class NewtonCg:
         way = residual
         first = square = subspace.inner(residual, residual)
         # Problems that are as good as solved do not keep the others waiting.
-        target = subspace.exchange.settings.gap or 0.0
-        going = (square > 0.0) & (subspace.gaps > 0.1 * target)
+        target = 0.1 * (subspace.exchange.settings.gap or 0.0)
+        # Where λ leaves an intercept free, the bound may lag behind a point that is solved.
+        known = np.where(np.isfinite(self._reference()), self._reference(), 0.0)
+        going = (square > target * known) & (subspace.gaps > target)
         wanted = first * np.minimum(0.01, first / np.maximum(self._reference(), 1e-300))
         for _ in range(MOST_PRODUCTS):
             if not going.any():

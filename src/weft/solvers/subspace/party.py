@@ -75,7 +75,8 @@ class SubspaceParty:
     def __init__(self, context: PartyContext, settings: Settings) -> None:
         self._context = context
         self.settings = settings
-        problems = self.problems = Problems(context.labels.shape[1], settings.folds)
+        joint = settings.make_loss().joint
+        problems = self.problems = Problems(context.labels.shape[1], settings.folds, joint)
         self._wires = Wires.of(context)
         self.rows = Rows(context, settings, problems)
         self.features = FeatureSide(context, settings, problems, self._wires)

@@ -89,7 +89,8 @@ class FeatureSide:
             gram = np.array([[inner(a, b) for b in mine] for a in mine])
         else:
             gram = self.vectors.products(self.fresh, self._paid)
-        reply = SpreadReply(gram=pack_scalars(self._cipher, "gram", *gram.ravel().tolist()))
+        told = self._problems.summed(gram).ravel().tolist()
+        reply = SpreadReply(gram=pack_scalars(self._cipher, "gram", *told))
         if message.first:
             square = self._table.squares.sum() / self._view.n_samples
             reply.squares = pack_scalars(self._cipher, "squares", float(square))
@@ -133,14 +134,14 @@ class FeatureSide:
     def tell_point(self, message: PointRequest) -> PointReply:
         """‖w‖² of the point, and this party's part of its z."""
         w = self._weights
-        norms = inner(w[self._paid], w[self._paid]).tolist()
+        norms = self._problems.summed(inner(w[self._paid], w[self._paid])).tolist()
         reply = PointReply(norms=pack_scalars(self._cipher, "norms", *norms))
         reply.intercepts = self._entry(w)
         shared = self._view.n_shared_rows
         if shared:
             reply.z = self._wires.point.send(self.products[:shared], message.z_pads)
         if message.model is not None:
-            bound = self._bound.tolist()
+            bound = self._problems.summed(self._bound).tolist()
             reply.bound = pack_scalars(self._cipher, "bound", *bound)
             if self._shows_weights:
                 reply.w = w[self._view.owned][:, : self._problems.classes]

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
-from weft.losses import Loss
+from weft.losses import Loss, Softmax
 from weft.solvers.party_context import PartyContext
 from weft.solvers.sample_classes_for_guards import kinds_of_classes
 from weft.solvers.settings import Scoring, Settings
 from weft.solvers.subspace.class_fold_problems import ALWAYS, Problems
 from weft.solvers.subspace.party_vectors import Vectors, add_scaled, combined, padded
+from weft.sums.party_contribution import Wire
 
 #: How many times the samples that must change may change along, at first and at most.
 FACTORS = (1.0, 1.5, 2.0, 3.0, 5.0)
@@ -78,6 +79,8 @@ def _fractions(z: Floats) -> Floats:
     return fractions
 
 
+#: A probability below which there is none to share out.
+_NOTHING = 1e-9
 #: How far α is carried on in the direction of its last change.
 _MOMENTUM = 2.0
 #: The largest loss in a table.
@@ -105,6 +108,8 @@ class Rows:
         self.labelled_shared = None if len(mine) == view.n_shared_rows else mine
         self._classes = context.labels
         self._labels = np.ascontiguousarray(context.labels[:, problems.class_of])
+        #: The same as problems × classes, where all classes have one loss.
+        self._truth = problems.by_class(self._labels)
         self._folds = context.folds
         training = None if context.folds is None else problems.training(context.folds)
         if not view.trained_rows.all():
@@ -198,11 +203,49 @@ class Rows:
 
     def duals_at(self, shares: Floats) -> Floats:
         """−l' at mixtures of point and target (mixtures × 2 × problems), side by side."""
-        found = [
-            self._trained(self._weighed(self._loss.u(self._mixed(some), self._labels)))
-            for some in shares
-        ]
+        found = [self._trained(self._weighed(self._slopes(self._mixed(s)))) for s in shares]
         return np.hstack(found) if found else np.zeros((len(self._z), 0))
+
+    def _slopes(self, z: Floats) -> Floats:
+        slopes = self._loss.u(self._problems.by_class(z), self._truth)
+        return slopes.reshape(z.shape)
+
+    def inside(self, duals: Floats) -> Floats:
+        """Dual vectors that were rounded, within the domain of a loss of all classes."""
+        if not isinstance(self._loss, Softmax):
+            return duals
+        parts = []
+        for part in np.split(duals, duals.shape[1] // self.width, axis=1):
+            scaled = part if self._weight is None else part / self._weight
+            likely = self._loss.likeliest(self._problems.by_class(scaled), self._truth)
+            a = self._problems.by_class(part)
+            parts.append(np.where(likely, a - a.sum(axis=-1, keepdims=True), a).reshape(part.shape))
+        return np.hstack(parts)
+
+    def with_kept_classes(
+        self, rows: Ints, new: Floats, last: Floats, kept: NDArray[np.bool_], grid: Wire
+    ) -> Floats:
+        """Dual variables of some rows in which some classes have their last values.
+
+        What is left of the probability goes to the other classes as in ``new``; both are
+        (rows × classes), of one problem.
+        """
+        if kept.sum() + 1 >= len(kept):
+            return last
+        times = np.ones((len(rows), 1)) if self._weight is None else self._weight[rows]
+        mine = np.where(self._classes[rows] > 0, 1.0, 0.0)
+        likely, before = mine - new / times, mine - last / times
+        others = np.where(kept, 0.0, likely)
+        room = 1.0 - np.where(kept, before, 0.0).sum(axis=1, keepdims=True)
+        share = others.sum(axis=1, keepdims=True)
+        shared = (share > _NOTHING) & (room > _NOTHING)
+        others = others * np.where(shared, room / np.where(shared, share, 1.0), 0.0)
+        found = np.where(kept, last, grid.on_grid(times * (mine - others)))
+        # Rounding goes to the likeliest of the others.
+        first = np.arange(len(kept)) == np.where(kept, -1.0, others).argmax(axis=1)[:, None]
+        found = np.where(first, found - found.sum(axis=1, keepdims=True), found)
+        there = mine.any(axis=1, keepdims=True) & new.any(axis=1, keepdims=True)
+        return np.where(shared & there, found, np.where(there, last, 0.0))
 
     def kinks(self, rows: Ints, problem: int, shares: Floats) -> Kinks:
         """Some rows by their distance to the kink of the loss, in one problem.
@@ -254,8 +297,9 @@ class Rows:
 
     def bent(self, direction: Floats) -> Floats:
         """l'' · z of a direction: what the Hessian makes of it."""
-        z = self.vectors.combine(direction)
-        return self._trained(self._weighed(self._loss.curvature(self._z, self._labels)) * z)
+        by_class, z = self._problems.by_class, self.vectors.combine(direction)
+        found = self._loss.hessian_product(by_class(self._z), self._truth, by_class(z))
+        return self._trained(self._weighed(found.reshape(z.shape)))
 
     def moments(self, step: Floats) -> Floats:
         """1/N Σ l'' Z_j Z_k over the rows counted here, for all pairs j ≤ k: (pairs × problems).
@@ -273,8 +317,8 @@ class Rows:
     def offsets(self, duals: Floats) -> Floats:
         """−1/N Σ l*(−a) of every vector: (vectors × problems)."""
         width = self._problems.width
-        out = np.zeros((self.sums_width(duals.shape[1]) // width, width))
-        counted, labels = self._counted, self._labels[self._counted]
+        out = np.zeros((self.sums_width(duals.shape[1]) // width, self._problems.count))
+        counted, labels = self._counted, self._truth[self._counted]
         for k, part in enumerate(np.split(duals[counted], duals.shape[1] // width, axis=1)):
             values = -self._conjugates(part, labels) / self._n_samples
             for g in range(self._groups):
@@ -284,10 +328,12 @@ class Rows:
 
     def _conjugates(self, a: Floats, labels: Floats) -> Floats:
         """Conjugates of ω l(z + o), of the rows counted here: ω l*(−a/ω) + a o."""
+        by_class = self._problems.by_class
         if self._weight is None or self._offset is None:
-            return self._loss.conjugate_inside(a, labels)
+            return self._loss.conjugate_inside(by_class(a), labels)
         weight, offset = self._weight[self._counted], self._offset[self._counted]
-        return weight * self._loss.conjugate_inside(a / weight, labels) + a * offset
+        found = self._loss.conjugate_inside(by_class(a / weight), labels)
+        return weight * found + self._problems.summed(a * offset)
 
     def entries(self, duals: Floats) -> Floats | None:
         """Entries of the new b's at a free intercept (vectors × problems); None: it is not.
@@ -304,7 +350,8 @@ class Rows:
         """Inner products of the new b's with those held: b_j·b = Z_jᵀa/N."""
         width = self._problems.width
         parts = np.split(duals, duals.shape[1] // width, axis=1)
-        return self.vectors.products(parts, self._chosen) / self._n_samples
+        products = self.vectors.products(parts, self._chosen)
+        return self._problems.summed(products) / self._n_samples
 
     def sums_width(self, width: int) -> int:
         """Columns of the feature sums of ``width`` columns of dual vectors."""
@@ -332,34 +379,42 @@ class Rows:
 
         From (steps × 2 × problems) to (steps × problems).
         """
-        counted = self._counted
-        z, target, labels = self._z, self._target, self._labels
-        used: Any = self._training
+        counted, by_class = self._counted, self._problems.by_class
+        z, target, labels = by_class(self._z), by_class(self._target), self._truth
+        used: Any = self._in_problems
         if self._weight is not None:
-            used = np.repeat(self._weight, self._problems.width, axis=1)
-            used = used if self._training is None else used * self._training
+            used = np.repeat(self._weight, self._problems.count, axis=1)
+            used = used if self._in_problems is None else used * self._in_problems
         if len(counted) < len(z):
             z, target, labels = z[counted], target[counted], labels[counted]
             used = None if used is None else used[counted]
-        losses = self._loss.table(z, target, labels, steps, used) / self._n_samples
+        losses = self._loss.table(z, target, labels, by_class(steps), used) / self._n_samples
         # Far off the way a loss may be too large to be added; it only has to be large.
         return np.minimum(losses, _LARGEST)
 
     def losses_at(self, z: Floats) -> Floats:
         """1/N Σ l of a point measured afresh, over the rows counted here."""
         z = self.scores(z)
-        losses = self._weighed(self._loss.value(z, self._labels))[self._counted]
-        if self._training is not None:
-            losses = losses * self._training[self._counted]
+        losses = self._loss.value(self._problems.by_class(z), self._truth)
+        losses = self._weighed(losses)[self._counted]
+        if self._in_problems is not None:
+            losses = losses * self._in_problems[self._counted]
         total: Floats = losses.sum(axis=0) / self._n_samples
         return total
 
     def training_sizes(self) -> Floats:
         """How many of the rows counted here each problem trains on."""
-        if self._training is None:
-            return np.full(self._problems.width, float(len(self._counted)))
-        total: Floats = self._training[self._counted].sum(axis=0).astype(np.float64)
+        if self._in_problems is None:
+            return np.full(self._problems.count, float(len(self._counted)))
+        total: Floats = self._in_problems[self._counted].sum(axis=0).astype(np.float64)
         return total
+
+    @property
+    def _in_problems(self) -> NDArray[np.bool_] | None:
+        """Per row and problem, whether the row is trained on; None: all are, always."""
+        if self._training is None or not self._problems.joint:
+            return self._training
+        return self._training[:, :: self._problems.classes]
 
     def held_out(self, z: Floats) -> HeldOut:
         """The rows counted here that some fold leaves out, with scores of that fold's model."""
@@ -388,7 +443,7 @@ class Rows:
                 good = (scores.argmax(axis=1) == truth.argmax(axis=1)).sum()
             out[fold, :3] = len(scores), loss.value(scores, truth).sum(), good
             if scoring == "auc":
-                out[fold, 3:] = ordered_pairs(scores, truth > 0)
+                out[fold, 3:] = ordered_pairs(loss.class_scores(scores), truth > 0)
         return out
 
 

@@ -282,6 +282,8 @@ class SampleSide:
         """
         # Other holders of a row may only learn the vector as it travels.
         self.duals = duals if exact else self._wires.duals.on_grid(duals)
+        if shares is not None:
+            self.duals = self._rows.inside(self.duals)
         if duals.shape[1]:
             self._limit.tell_vectors(duals.shape[1] // self._problems.width)
             if self.guard is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -169,13 +170,13 @@ class Exchange(RepeatedAsking):
 
         answers = self._ask_all(SPREAD, everyone, build, PhaseSums(z))
         against = new if self.by_rows else held + new
-        gram = _total(answers, "gram", against * new * width)
+        gram = self._of_problems(answers, "gram", against, new)
         if first:
             self.mean_square = float(_total(answers, "squares", 1)[0])
         self._inherited = None
         if z is not None:
             self._z, self._z_of = z, "vectors"
-        return gram.reshape(against, new, width), self._under_way
+        return gram, self._under_way
 
     def point(self, coefficients: Floats) -> tuple[Floats, Floats]:
         """Let everyone form a point and measure its z.
@@ -183,15 +184,14 @@ class Exchange(RepeatedAsking):
         Returns, per problem, ‖w‖² of what λ holds back and the entry at a free intercept.
         """
         answers = self._measure(coefficients)
-        return _total(answers, "norms", self.problems.width), self._entries(answers, 1)[0]
+        return self._of_problems(answers, "norms"), self._entries(answers, 1)[0]
 
     def model(self, coefficients: Floats, mixture: Floats, number: int) -> tuple[Floats, Floats]:
         """The same for a model that is kept; returns ‖w‖², and ‖Σ μ_j b_j‖² of a mixture."""
         answers = self._measure(coefficients, FinishedModel(number=number, mixture=mixture))
         if self.seen is not None:
             self.seen.take({party: answer.w for party, answer in answers.items()})
-        width = self.problems.width
-        return _total(answers, "norms", width), _total(answers, "bound", width)
+        return self._of_problems(answers, "norms"), self._of_problems(answers, "bound")
 
     def _measure(
         self, coefficients: Floats, model: FinishedModel | None = None
@@ -259,7 +259,7 @@ class Exchange(RepeatedAsking):
         answers = self._ask_all(SEARCH, self._labelled, self._noted(build), sums)
         self._z = None
         self.held += sum(answer.held for answer in answers.values())
-        losses = _total(answers, "losses", len(steps) * width).reshape(len(steps), width)
+        losses = self._of_problems(answers, "losses", len(steps))
         self.moments = _symmetric(answers, held, width) if moments else None
         offsets = np.zeros((0, width))
         cross = None
@@ -308,7 +308,7 @@ class Exchange(RepeatedAsking):
         offsets = np.zeros((new, width)) if hessian else self._offsets(answers, new)
         cross = self._cross(answers, held, new)
         self._under_way = self._entries(answers, new)
-        sizes = _total(answers, "sizes", width) if first else None
+        sizes = self._of_problems(answers, "sizes") if first else None
         self._follow(sums)
         return offsets, cross, sizes
 
@@ -352,7 +352,7 @@ class Exchange(RepeatedAsking):
 
         answers = self._ask_all(CLOSE, self._labelled, build, PhaseSums())
         self._z = None
-        losses = _total(answers, "losses", problems.width)
+        losses = self._of_problems(answers, "losses")
         if not problems.folds:
             return losses, None
         told = 5 if self.settings.scoring == "auc" else 3
@@ -417,8 +417,7 @@ class Exchange(RepeatedAsking):
         return _total(answers, "intercepts", count * width).reshape(count, width)
 
     def _offsets(self, answers: Mapping[str, DualsReply | InheritReply], new: int) -> Floats:
-        width = self.problems.width
-        return _total(answers, "offsets", new * width).reshape(new, width)
+        return self._of_problems(answers, "offsets", new)
 
     def _cross(
         self, answers: Mapping[str, DualsReply | InheritReply], held: int, new: int
@@ -426,8 +425,12 @@ class Exchange(RepeatedAsking):
         """Inner products with the vectors held, where rows give them."""
         if not self.by_rows:
             return None
-        width = self.problems.width
-        return _total(answers, "cross", held * new * width).reshape(held, new, width)
+        return self._of_problems(answers, "cross", held, new)
+
+    def _of_problems(self, answers: Mapping[str, Message], field: str, *shape: int) -> Floats:
+        """Totals of a field with a number of every problem, for all columns of it (last)."""
+        told = (*shape, self.problems.count)
+        return self.problems.spread(_total(answers, field, math.prod(told)).reshape(told))
 
     def _noted(self, build: Build[Ordered]) -> Build[Ordered]:
         """The same messages, of which it is noted what they ask alike."""

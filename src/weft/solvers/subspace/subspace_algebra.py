@@ -8,6 +8,9 @@ An intercept that λ does not hold back has an entry in every vector, which the 
 The Gram matrices are then of all other columns. A dual vector bounds P* for every intercept β by
 D − s β, and so does a mixture: one with Σ μ_j s_j = 0 bounds P* itself, and rounding of that sum is
 paid for (`free_intercept.py`).
+
+Where the classes of a loss are one problem (softmax), its columns have the same numbers: inner
+products, losses and bounds of all classes together. Only intercepts are those of each class.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import numpy as np
 from weft.array_types import Floats, Ints
 from weft.solvers.subspace.class_fold_problems import PARTS
 from weft.solvers.subspace.free_intercept import InterceptRange
+from weft.solvers.subspace.joint_intercepts import JointInterceptRange
 from weft.solvers.subspace.messages import Ascent, Fold
 from weft.solvers.subspace.party_vectors import padded
 from weft.solvers.subspace.product_rounding import FINEST, FIXED_POINT
@@ -69,7 +73,7 @@ class Subspace:
         self.point: Floats = np.zeros((known, width))
         self.intercepts: Floats = np.zeros((known, width))
         self.intercepts[FREE:] = 1.0
-        self.range = InterceptRange(width)
+        self.range = self._any_intercept()
         self.risk: Floats = np.full(width, np.inf)
         self.dual: Floats = np.full(width, -np.inf)
         self._stay: Floats = np.stack([np.ones(width), np.zeros(width)])
@@ -124,7 +128,19 @@ class Subspace:
         """Go on with another λ: point and bounds on the risk stay what they are."""
         self._base_lam = lam
         self.dual = np.full(self.width, -np.inf)
-        self.range = InterceptRange(self.width)
+        self.range = self._any_intercept()
+
+    def _any_intercept(self) -> InterceptRange | JointInterceptRange:
+        """Nothing is known of the best intercept yet."""
+        exchange = self.exchange
+        if exchange.problems.joint:
+            return JointInterceptRange(exchange.problems, exchange.bounds)
+        return InterceptRange(self.width)
+
+    def joined(self, values: Floats) -> Floats:
+        """Sums over the columns (last) of every problem, for all of its columns."""
+        problems = self.exchange.problems
+        return problems.spread(problems.summed(values))
 
     @property
     def count(self) -> int:
@@ -149,7 +165,9 @@ class Subspace:
     def inner(self, a: Floats, b: Floats) -> Floats:
         """Inner products of two combinations, per problem."""
         total = self.paid(a, b)
-        return total + self.intercept_of(a) * self.intercept_of(b) if self.free else total
+        if self.free:
+            total = total + self.joined(self.intercept_of(a) * self.intercept_of(b))
+        return total
 
     def paid(self, a: Floats, b: Floats) -> Floats:
         """The same over the columns that λ holds back: all, but for a free intercept."""
@@ -191,7 +209,7 @@ class Subspace:
         self._coming = None
         if cross is not None:
             # Rows multiply all columns, columns all but a free one.
-            cross = cross - self.intercepts[:held, None] * intercepts
+            cross = cross - self.joined(self.intercepts[:held, None] * intercepts)
             products = np.concatenate([cross, products])
         self.intercepts = np.vstack([self.intercepts, intercepts])
         gram = np.zeros((held + new, held + new, self.width))
@@ -279,7 +297,8 @@ class Subspace:
     @property
     def doubt(self) -> Floats:
         """The rounding of an inner product of two vectors, per problem."""
-        longest = (np.einsum("jjp->jp", self.gram) + self.intercepts**2).max(axis=0)
+        longest = np.einsum("jjp->jp", self.gram) + self.joined(self.intercepts**2)
+        longest = longest.max(axis=0)
         rounding: Floats = longest * _ROUNDING
         if self.exchange.by_rows:
             bounds, samples = self.exchange.bounds, self.exchange.holdings.n_samples

@@ -6,7 +6,7 @@ from typing import Self
 
 import numpy as np
 
-from weft.array_types import Floats, Ints
+from weft.array_types import Flags, Floats, Ints
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.min_batch import SeenBatches
 from weft.guards.sample_kinds import number_pairs
@@ -46,7 +46,10 @@ class Guard:
         self._width = rows.width
         self._rows = rows
         self._grid = grid
-        self._kinks = not settings.make_loss().smooth
+        loss = settings.make_loss()
+        self._kinks = not loss.smooth
+        #: Columns of a dual vector that change together.
+        self._classes = context.labels.shape[1] if loss.joint else 1
         self.restrained = 0
 
     @classmethod
@@ -88,9 +91,35 @@ class Guard:
                 self._soften(duals, atom, column, shares[vector, :, problem])
                 # What lacks is known to be apart from none: `admit` judges it as it is now.
                 restrained[atom] = True
+        if shares is not None and self._classes > 1:
+            restrained |= self._hold_classes(duals)
         restrained |= self.batches.admit(duals, apart, dual=shares is not None)
         cohorts = self.batches.atoms[restrained] // self._groups
         self.restrained = int(self._counts[cohorts].sum())
+
+    def _hold_classes(self, duals: Floats) -> Flags:
+        """Let single classes of a joint loss keep their last values, and the others make room.
+
+        Values of some classes with older ones of others would be no dual variables. Returns which
+        atoms were held back.
+        """
+        wanted = duals.copy()
+        kept = np.zeros((len(self.batches.atoms), duals.shape[1]), bool)
+        while True:
+            tried = duals.copy()
+            held = np.flatnonzero(self.batches.restrain(tried))
+            for atom in held.tolist():
+                rows = self.batches.rows_of(atom)
+                kept[atom] |= (tried[rows] != duals[rows]).any(axis=0)
+                last = self.batches.last_values(atom, duals.shape[1])
+                for first in range(0, duals.shape[1], self._classes):
+                    columns = slice(first, first + self._classes)
+                    if (some := kept[atom, columns]).any():
+                        duals[rows, columns] = self._rows.with_kept_classes(
+                            rows, wanted[rows, columns], last[:, columns], some, self._grid
+                        )
+            if not len(held):
+                return np.asarray(kept.any(axis=1))
 
     def note(self, duals: Floats) -> None:
         """Dual vectors that others have seen sums of already: what comes next keeps apart."""
