@@ -13,8 +13,10 @@ from scipy.special import expit
 from weft.data import Tile
 from weft.errors import WeftError
 from weft.federation.local_federation import Federation, Preprocessing
+from weft.federation.release import second_moments
 from weft.guards import Terms
 from weft.privacy.ledger.run_booking import Ledger
+from weft.solvers.sealed import party_second_moments
 from weft.solvers.settings import Settings
 
 ROWS, ONE = 300, 17
@@ -23,14 +25,14 @@ CAREFUL = Terms(allow_second_moments=True)
 EXPOSING = Terms(allow_second_moments=True, allow_exposure=True)
 
 
-def opened(made_up, labels, terms, lam, matrices, ledger=None):
+def opened(made_up, labels, terms, lam, matrices, ledger=None, gap=1e-4):
     """The matrices over a's four columns, and the weight of what b made up."""
     ids = [f"i{n}" for n in range(ROWS)]
     tiles = {
         "a": [Tile.make(ids, ["a0", "a1", "a2", "a3"], BLOCK, None)],
         "b": [Tile.make(ids, ["m"], made_up[:, None], labels)],
     }
-    asked = Settings(lam=lam, loss="logistic", solver="sealed", gap=1e-4, second_moments=matrices)
+    asked = Settings(lam=lam, loss="logistic", solver="sealed", gap=gap, second_moments=matrices)
     how = Preprocessing(intercept=False, scaling="none")
     trained = Federation(tiles, how, terms=terms, ledger=ledger).train(asked)
     moments, model = trained.second_moments, trained.model
@@ -93,3 +95,46 @@ def test_two_weightings_of_the_same_samples_tell_a_row_of_a_readers_choice(
     with pytest.raises(WeftError, match=why):
         attack(CAREFUL, Ledger(tmp_path / "careful"))
     record("71", "guarded", "refused")
+
+
+@pytest.fixture
+def lawless(monkeypatch):
+    """b asks itself nothing; what readers get of a Hessian: leading digits, and the rest."""
+    checks, adds, read = party_second_moments.check_moments, second_moments._added, []
+
+    def check(view, *told, **how):
+        if view.party == 0:
+            checks(view, *told, **how)
+
+    def add(parts, order):
+        matrices, off = adds(parts, order)
+        if matrices is not None:
+            read.append(matrices[0][:4, :4])
+        return matrices, off
+
+    monkeypatch.setattr(party_second_moments, "check_moments", check)
+    monkeypatch.setattr(second_moments, "_added", add)
+    return read
+
+
+def of_digits():
+    """All samples are undecided, one a little less so: by half a unit of the leading digits."""
+    number = np.arange(ROWS)
+    labels = number % 2
+    made_up = np.where(number // 2 % 2 == labels, 1.0, -1.0)
+    made_up[ONE] = 200.0 if labels[ONE] else -200.0
+    return opened(made_up, labels, CAREFUL, 1000.0, ("hessian",), gap=1e-8)[0]
+
+
+def test_the_last_digits_of_a_hessian_are_no_second_matrix(lawless, monkeypatch, record):
+    hessian = of_digits()
+    hidden = lawless[1]
+    lawless.clear()
+    monkeypatch.setattr(party_second_moments, "carry_noise", lambda *_: 1)
+    assert np.allclose(of_digits(), hessian, rtol=0, atol=1e-3)
+    rest = lawless[1]
+    found = cosine(rest * np.sign(np.trace(rest)))
+    assert found > 0.999
+    record("71", "unguarded", f"the same by digits of one matrix, cosine {found:.2f}")
+    assert np.median(np.abs(hidden)) > 1000 * np.abs(rest).max()
+    record("71", "guarded", "digits apart: noise")

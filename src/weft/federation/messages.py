@@ -249,7 +249,8 @@ class GradientShares(Part):
 class SecondMomentShares(Part):
     """A party's shares of XᵀX, and of Xᵀ diag(l''(z)) X and Xᵀ l'(z) for every class.
 
-    ``rest`` is to be added to the Hessian: l''(z) has more digits than one word has room for.
+    ``rest`` is to be added to the Hessian: l''(z) has more digits than one word has room for. Apart
+    both have noise, which their sum has not.
     ``labels`` has one entry, −½ Σy of two classes over the constant column.
     """
 

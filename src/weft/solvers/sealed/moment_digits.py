@@ -87,6 +87,16 @@ def rest_width(width: int, most_weight: float) -> int:
     return max(0, min(room, _MOST_BENDS - width))
 
 
+def carry_noise(rest: int, parties: int) -> int:
+    """Noise of each party that leading digits of products have too much, and the rest too little.
+
+    Even within ±2^(this − 1) units of the leading digits, and within 2^62 of the rest in total,
+    which is below 2^61 by itself. The sum of both is as before. Apart they would be two matrices of
+    the same rows under two weights, of which a reader could make the difference one row.
+    """
+    return 63 - rest - math.ceil(math.log2(parties))
+
+
 def bend_cuts(
     series: CurvatureSeries, weighing: Weighing | None, width: int, slope: int
 ) -> tuple[int, int, int]:

@@ -48,6 +48,7 @@ from weft.solvers.sealed.moment_digits import (
     FEWEST_BENDS,
     bend_cuts,
     bend_digits,
+    carry_noise,
     gradient_noise,
     rest_width,
     square_noise,
@@ -358,14 +359,25 @@ class SealedMomentsParty(SealedParty):
             share[place.columns] += cross_products(masks, spread[place.rows])
         if self._kept is None:
             raise ProtocolError("a phase of sealed training comes out of turn")
+        carried = self._carried()
+        leading, rest = shares[0] + carried, shares[1] - (carried << np.uint64(self._rest_digits))
         bits = 2 * CELL_BITS + self._bend_digits
-        self._hessians[self._kept] = MomentShare(shares[0], bits, message.error)
+        self._hessians[self._kept] = MomentShare(leading, bits, message.error)
         bits += self._rest_digits
-        self._rests[self._kept] = MomentShare(shares[1], bits, message.error)
+        self._rests[self._kept] = MomentShare(rest, bits, message.error)
         bits = CELL_BITS + self._widths.slope
         self._gradients[self._kept] = MomentShare(self._gradient, bits, message.slope_error)
         self._kept, self._cut_share = None, np.zeros((0, 0), np.uint64)
         return Nothing()
+
+    def _carried(self) -> Words:
+        """What it moves from the rest of a Hessian to its leading digits: noise, symmetric."""
+        columns = self._whole.n_columns
+        size = carry_noise(self._rest_digits, self._parties)
+        drawn = noise(self._own_seed, f"{self._serial} carried", [size] * columns**2)[:, 0]
+        above = np.triu(drawn.reshape(columns, columns))
+        carried: Words = above + np.triu(above, 1).T
+        return carried
 
 
 def _made(share: MomentShare | None) -> MomentShare:
