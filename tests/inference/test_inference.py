@@ -383,3 +383,12 @@ def test_what_cannot_be_done_is_refused_in_a_sentence(case: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(words)) as caught:
         HybridClassifier(**how).fit(cut(table))
     assert str(caught.value).count(". ") == 0
+
+
+def test_a_separated_outcome_is_said_with_the_column_where_guards_keep_sums_back() -> None:
+    """Hardly a sample is undecided, so that parties tell nothing; the model names the column."""
+    x, _ = synthetic("binomial")
+    table = table_of(x, (x[:, 1] > -2.0).astype(float), ["a", "b", "c"], classes=True)
+    found = fitted(by_site(table), "binomial", iterations=12).inference
+    assert "a few of its samples have nearly all" in found.why_not
+    assert "the coefficient of 'b' is very large, and runs away" in found.why_not

@@ -28,6 +28,13 @@ from weft.protocol.message import malformed
 from weft.solvers.sealed.digit_widths import CELL_BITS
 from weft.solvers.settings import Settings
 
+#: A column by whose unit of training odds change more than three thousandfold, e^8.
+_BEYOND = 8.0
+
+
+class _KeptBack(DataError):
+    """A party tells no sums at this model, by its guards."""
+
 
 class Inference(NamedTuple):
     """A summary, or why there is none.
@@ -64,9 +71,27 @@ def infer(
     try:
         fit = _fit(slices, model, settings, moments)
         return Inference(Summary.of(fit), "", fit.reached)
+    except _KeptBack as error:
+        return Inference(None, f"{error}{_running_away(model, settings)}")
     except WeftError as error:
         # Whatever is wrong with its standard errors must not cost anybody the model.
         return Inference(None, str(error))
+
+
+def _running_away(model: Model, settings: Settings) -> str:
+    """Which coefficient is beyond all measure, where guards keep back what would show why.
+
+    Nearly all samples of a separated outcome are decided, so that parties tell no sums; the model
+    says as much by itself.
+    """
+    sizes = np.abs(model.coef[0] / np.where(model.scaling[1] > 0, model.scaling[1], 1.0))
+    if settings.loss != "logistic" or len(model.coef) != 1 or sizes.max(initial=0.0) < _BEYOND:
+        return ""
+    name = model.features[int(sizes.argmax())]
+    return (
+        f"; the coefficient of '{name}' is very large, and runs away if its column separates the "
+        "outcome: leave it out then"
+    )
 
 
 def without_penalty(names: NDArray[np.object_], settings: Settings) -> Flags:
@@ -126,7 +151,7 @@ def _fit(
 
 def _of_moments(moments: SecondMoments, slices: Sequence[ModelSlice]) -> _Matrices:
     if moments.hessian is None:
-        raise DataError(
+        raise _KeptBack(
             "there are no standard errors: a party keeps the Hessian of this model back, of which "
             "a few undecided samples have nearly all; take a larger lambda"
         )
@@ -165,7 +190,7 @@ def _of_shares(
         )
     for share in known:
         if share.refusal:
-            raise DataError(f"there are no standard errors: {share.refusal}")
+            raise _KeptBack(f"there are no standard errors: {share.refusal}")
     order, _, _ = column_order(slices)
     values, samples, width = opened(known), known[0].samples, known[0].width
     if len(values) != numbers_of(width, loss, kind) or order.max(initial=-1) >= width:
