@@ -149,3 +149,83 @@ def test_a_record_that_does_not_count_is_dropped(tmp_path):
     assert read(tmp_path / "journal") == [b"one", b"three"]
     Journal(tmp_path / "journal").delete()
     assert not (tmp_path / "journal").exists()
+
+
+# ── shorter files ─────────────────────────────────────────────────────────────────────────────
+
+
+def filled(path, count=6):
+    journal = Journal(path)
+    for number in range(count):
+        journal.append(f"record {number}".encode())
+    return journal
+
+
+def test_records_that_are_kept_take_the_place_of_all(tmp_path):
+    journal = filled(tmp_path / "journal")
+    journal.keep([range(2), range(4, 6)])
+    assert list(journal) == [b"record 0", b"record 1", b"record 4", b"record 5"]
+    journal.append(b"more")
+    journal.drop_last()
+    journal.append(b"last")
+    assert journal[3] == b"record 5"
+    journal.close()
+    again = Journal(tmp_path / "journal")
+    assert list(again)[-2:] == [b"record 5", b"last"]
+    again.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["journal"]
+
+
+def test_a_file_that_was_replaced_while_it_was_opened_belongs_to_nobody(tmp_path, monkeypatch):
+    """Whoever opened the old one just before, and gets its lock just after, would go on from it."""
+    journal, lock = filled(tmp_path / "journal"), Journal._lock
+
+    def late(self, file):
+        monkeypatch.setattr(Journal, "_lock", lock)
+        journal.keep([range(1)])
+        lock(self, file)
+
+    monkeypatch.setattr(Journal, "_lock", late)
+    with pytest.raises(StorageError, match="in use by another process"):
+        Journal(tmp_path / "journal")
+    assert list(journal) == [b"record 0"]
+    journal.close()
+
+
+def test_what_a_kill_left_of_a_new_file_is_deleted(tmp_path):
+    filled(tmp_path / "journal").close()
+    (tmp_path / ".journal.0123.draft").write_bytes(b"half")
+    Journal(tmp_path / "journal").close()
+    assert [path.name for path in tmp_path.iterdir()] == ["journal"]
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
+    journal = filled(tmp_path / "journal")
+
+    def full(file, content, at):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(StorageError, match="No space left"):
+            journal.keep([range(1)])
+    assert len(list(journal)) == 6
+    assert [path.name for path in tmp_path.iterdir()] == ["journal"]
+    journal.append(b"more")
+    journal.close()
+
+
+def test_an_owner_who_can_do_without_some_records_reads_them_as_no_bytes(tmp_path):
+    journal = filled(tmp_path / "journal")
+    at = journal._ends[2] - 1
+    journal.close()
+    content = bytearray((tmp_path / "journal").read_bytes())
+    content[at] ^= 1
+    (tmp_path / "journal").write_bytes(content)
+    with pytest.raises(StorageError, match="is damaged"):
+        Journal(tmp_path / "journal")
+    journal = Journal(tmp_path / "journal", lenient=True)
+    found = list(journal)
+    assert [number for number, record in enumerate(found) if not record] == [1]
+    assert found[2] == b"record 2"
+    journal.close()

@@ -44,6 +44,7 @@ from weft.federation.messages import (
 )
 from weft.federation.model import Model
 from weft.federation.party_checkpoints import PartyCheckpoints
+from weft.federation.party_snapshots import PartySnapshots
 from weft.federation.preprocessing_settings import SampleColumns
 from weft.federation.rare_samples import RareParty
 from weft.federation.release.correlation_table import CorrelationTable
@@ -240,6 +241,8 @@ class Party:
             settle=self._take_columns,
         )
         self._checkpoints = PartyCheckpoints(name, store)
+        owned = {"keys": keys, "run secret": keys.run, "memory": memory, "ledger": ledger}
+        self._snapshots = PartySnapshots(self, keys.identity, owned)
         self._account = (
             None
             if ledger is None
@@ -386,6 +389,11 @@ class Party:
         how far the party had come with it.
         """
         return self._draws.replaying()
+
+    @property
+    def snapshots(self) -> PartySnapshots | None:
+        """Saves what this party becomes in training; None: before that."""
+        return None if self._half is None else self._snapshots
 
     @property
     def exposure(self) -> str:

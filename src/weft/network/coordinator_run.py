@@ -12,6 +12,7 @@ import msgspec
 from weft import __version__
 from weft.errors import ConfigError, PartyAway, ProtocolError
 from weft.network import clock
+from weft.network.coordinator_snapshots import has_snapshot
 from weft.network.discard_run import SUBMITTER, TASK, delete_folder
 from weft.network.installed_job_kinds import job_kind_of, read_task
 from weft.network.job_kind import FinishedRun
@@ -98,16 +99,26 @@ def _run_to_end(
 
 
 def _run(transport: Transport, folder: Path, task: Task, progress: Progress, record: bool) -> None:
-    recorder = _recorder(folder, task, record)
     journal = Journal(folder / JOURNAL)
+    if record and has_snapshot(journal):
+        # What lies before it cannot be recorded any more.
+        log.warning("run %s: is not recorded, since it was begun without that", progress.run)
+        record = False
+    recorder = _recorder(folder, task, record)
     kind = job_kind_of(task)
     timeouts = Timeouts(setup=task.setup, work=task.timeout, setup_phases=kind.setup_phases)
     progress.waits.patience = task.patience
     channel = NetworkChannel(
-        transport, progress.run, journal, timeouts, record=recorder or False, waits=progress.waits
+        transport,
+        progress.run,
+        journal,
+        timeouts,
+        record=recorder or False,
+        waits=progress.waits,
+        secret=_secret(folder),
     )
     if len(journal):
-        progress.resume(len(journal) - 1)
+        progress.resume(channel.exchanges_before)
     begun = True
     try:
         try:

@@ -10,6 +10,7 @@ import msgspec
 from weft.errors import ProtocolError
 from weft.network import clock
 from weft.network.envelope import Damaged, Failed, Garbled, Reply, Worked, decode_reply
+from weft.network.presence_replay import Moment
 from weft.network.transport_interface import Transport
 from weft.protocol import Failure, Message, Phase, Request, fields_of, pack, unpack
 
@@ -66,16 +67,61 @@ class ExchangeOutcome(_Struct, frozen=True):
     lacking: dict[str, NoAnswer]
 
 
-_DECODER: msgspec.msgpack.Decoder[RunStarted | ExchangeOutcome] = msgspec.msgpack.Decoder(
-    RunStarted | ExchangeOutcome
-)
+class Ground(_Struct, frozen=True):
+    """The set-up is over; snapshots stand on it (`weft.network.coordinator_snapshots`)."""
 
 
-def write_record(record: RunStarted | ExchangeOutcome) -> bytes:
+class Chapter(_Struct, frozen=True):
+    """Iterations and exchanges since the chapter before: rows of the history, and who was missing.
+
+    ``history_from`` and ``moments_from`` say at which place of all of them they begin.
+    """
+
+    history_from: int
+    history: list[list[Any]]
+    moments_from: int
+    moments: list[Moment]
+
+
+class ChannelStanding(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+    """What a channel knows after an exchange, but for who was there.
+
+    Attributes
+    ----------
+    answered, last, unsure
+        Per party: its replies, the number of the last, and exchanges that it may have worked on.
+    away
+        Parties that are not asked at the moment: kind and reason of their failure.
+    """
+
+    number: int
+    answered: dict[str, int]
+    last: dict[str, int]
+    unsure: dict[str, list[int]]
+    now: float
+    round_trips: int
+    phases: dict[str, tuple[int, int, int, float, float]]
+    away: dict[str, tuple[str, str]]
+
+
+class Saved(_Struct, frozen=True):
+    """A snapshot: the channel, the state that the coordinator goes on from, and a tag of both."""
+
+    standing: ChannelStanding
+    state: bytes
+    tag: bytes = b""
+
+
+JournalRecord = RunStarted | ExchangeOutcome | Ground | Chapter | Saved
+
+_DECODER: msgspec.msgpack.Decoder[JournalRecord] = msgspec.msgpack.Decoder(JournalRecord)
+
+
+def write_record(record: JournalRecord) -> bytes:
     return msgspec.msgpack.encode(record)
 
 
-def read_record(record: bytes) -> RunStarted | ExchangeOutcome:
+def read_record(record: bytes) -> JournalRecord:
     """The inverse of :func:`write_record`."""
     try:
         return _DECODER.decode(record)

@@ -21,16 +21,14 @@ from weft.network.exchange_outcome import (
     not_there,
     outcome_of,
     parts_of,
-    read_record,
     reply_of,
     write_record,
 )
-from weft.network.liveness import Liveness
-from weft.network.presence_replay import Absence, Missed, Presence
+from weft.network.presence_replay import Absence, Missed
+from weft.network.resting_channel import RestingChannel
 from weft.network.transport_interface import Transport
 from weft.network.versions import OtherVersion, check_version
 from weft.protocol import (
-    Channel,
     Failure,
     Fields,
     Message,
@@ -67,7 +65,7 @@ class Timeouts:
         return self.setup if long else self.work
 
 
-class NetworkChannel(Channel):
+class NetworkChannel(RestingChannel):
     """Asks parties over a transport, and writes each outcome to the journal before using it.
 
     Given the journal of an interrupted run, it first repeats that without sending anything. Where
@@ -89,6 +87,9 @@ class NetworkChannel(Channel):
         again, in the same bytes.
     waits
         Told what the run waits for.
+    secret
+        The run's random name, which snapshots of the coordinator are bound to; None: it takes none,
+        as in a run that is recorded, and a resumed run repeats all of its journal.
 
     Attributes
     ----------
@@ -107,44 +108,18 @@ class NetworkChannel(Channel):
         *,
         record: bool | Sink = False,
         waits: Waits | None = None,
+        secret: bytes | None = None,
     ) -> None:
-        super().__init__()
-        self._waits = Waits() if waits is None else waits
-        self._transport, self._run, self._journal = transport, run, journal
+        transcript, sink = sink_of(record)
         self._timeouts = timeouts or Timeouts()
-        self.transcript, self._sink = sink_of(record)
-        self.presence = Presence()
+        super().__init__(transport, run, journal, self._timeouts.ping, sink, secret)
+        self._waits = Waits() if waits is None else waits
+        self.transcript = transcript
         self.versions: dict[str, str] = {}
-        self._liveness = Liveness(transport, run, self._timeouts.ping)
-        self._past = iter(journal)
-        self._next = self._read_on()
-        #: An incomplete exchange, written to the journal only if the run continues after it.
-        self._unwritten: ExchangeOutcome | None = None
-        self._number = 0
         #: The first exchange that is not in the journal.
         self._edge = 0
-        #: How many replies of each party have come, and the number of the last.
-        self._answered = dict.fromkeys(transport.parties, 0)
-        self._last = dict.fromkeys(transport.parties, 0)
-        #: Exchanges that a party may have worked on although no reply came.
-        self._unsure: dict[str, list[int]] = {party: [] for party in transport.parties}
-        self._now = 0.0
         #: Run time at a moment of the real clock, and that moment; None until needed.
         self._set: tuple[float, float] | None = (0.0, clock.now()) if self._next is None else None
-
-    @property
-    def parties(self) -> tuple[str, ...]:
-        return self._transport.parties
-
-    @property
-    def away(self) -> dict[str, Failure]:
-        """Parties that are not asked at the moment, and why."""
-        return self._liveness.away()
-
-    @property
-    def replaying(self) -> bool:
-        """Whether the next exchange is repeated from the journal."""
-        return self._next is not None
 
     @property
     def elapsed(self) -> float:
@@ -313,12 +288,6 @@ class NetworkChannel(Channel):
             self._liveness.mark_back(party)
         return outcome
 
-    def _write_down(self) -> None:
-        """Journal the last exchange, since the run continues after it."""
-        if self._unwritten is not None:
-            self._journal.append(write_record(self._unwritten))
-            self._unwritten = None
-
     def _carry_out(
         self,
         number: int,
@@ -438,10 +407,6 @@ class NetworkChannel(Channel):
         if self._sink is not None:
             said = {} if reply is None else fields_of(reply)
             self._sink(Recorded(phase.name, party, fields_of(message), said, failure))
-
-    def _read_on(self) -> RunStarted | ExchangeOutcome | None:
-        record = next(self._past, None)
-        return None if record is None else read_record(record)
 
 
 def _unfit(welcome: Welcome) -> Failure | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from weft.network.join_settings import writing
+from weft.network.run_snapshots import Snapshots
 from weft.network.site_run import RunParty
 from weft.protocol import Message, Phase
 from weft.storage.atomic_files import StorageError
@@ -57,6 +58,12 @@ class ModelSavingParty:
     def remarks(self) -> tuple[str, ...]:
         """What became of cells that no rule foresaw, a sentence each, for its owner."""
         return tuple(getattr(self._party, "remarks", ()))
+
+    @property
+    def snapshots(self) -> Snapshots | None:
+        """Saves what the party becomes; None: this kind of party cannot, or not yet."""
+        found: Snapshots | None = getattr(self._party, "snapshots", None)
+        return found
 
     @property
     def exposure(self) -> str:

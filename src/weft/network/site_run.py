@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +16,10 @@ import weft.all_messages  # noqa: F401 - a site must know every phase that can c
 from weft.crypto.replay_log import Memory
 from weft.errors import ProtocolError, WeftError
 from weft.network.envelope import Hello, Work, Worked, decode_envelope, encode
+from weft.network.envelope_numbers import EnvelopeNumbers
 from weft.network.event_lines import OWN
 from weft.network.randomness_store import RandomnessStore
+from weft.network.run_snapshots import GROUND, SNAPSHOT, RunSnapshots, Snapshots, Standing
 from weft.network.versions import check_version
 from weft.protocol import Fields, Message, Phase, fields_of, pack, phase_named, unpack
 from weft.protocol.transcript import TRANSCRIPT_BYTES, reply_hash
@@ -47,7 +48,8 @@ class RunParty(Protocol):
     must come from there; its ``exposure``, if it has one, says what the run has shown. One that
     signs for what it saw has ``settle``, which tells it before every envelope how the last one
     ended: hashes of the replies as they were sent, or None where the coordinator did not get them.
-    The same messages must bring a new party to the same state.
+    The same messages must bring a new party to the same state. One that can be saved in the course
+    of a run has ``snapshots`` (:class:`weft.network.run_snapshots.Snapshots`), None before that.
     """
 
     def on(self, phase: Phase[Any, Any], message: Any) -> Message: ...
@@ -110,8 +112,8 @@ class SiteRun:
         self._open_party = open_party
         self._opened: OpenedParty | None = None
         self._plan = b""
-        #: Numbers of all envelopes in the journal.
-        self._numbers: list[int] = []
+        #: Numbers of all envelopes that it was sent.
+        self._numbers = EnvelopeNumbers()
         #: The last of them, and the reply to it, while the party is in memory.
         self._work: Work | None = None
         self._reply = b""
@@ -122,16 +124,17 @@ class SiteRun:
         self._answered = False
         #: Whether the party refused what it was asked last, and whether it has left.
         self._refused = self._left = False
-        self._journal = Journal(folder / JOURNAL)
+        self._journal = Journal(folder / JOURNAL, lenient=True)
         try:
             self._memory = RandomnessStore(folder / _RANDOMNESS)
-        except WeftError:
+        except BaseException:
             self._journal.close()
             raise
+        self._snapshots = RunSnapshots(run, self._journal, self._memory)
         try:
             self._read()
             self._check_origin()
-        except WeftError:
+        except BaseException:
             self.leave()
             raise
 
@@ -147,11 +150,11 @@ class SiteRun:
     @property
     def last(self) -> int:
         """Number of the last envelope."""
-        return self._numbers[-1] if self._numbers else 0
+        return self._numbers.last
 
     def worked_since(self, last: int, number: int | None = None) -> list[int]:
         """Numbers of envelopes after ``last`` and before ``number``."""
-        return [n for n in self._numbers if n > last and (number is None or n < number)]
+        return self._numbers.between(last, number)
 
     def begin(self, hello: Hello) -> Fields:
         """Open the party of a new run; it answers with its announcement."""
@@ -185,18 +188,29 @@ class SiteRun:
             return self._reply
         opened = self.rebuild(heard=work.last)
         self._journal.append(packed)
-        self._numbers.append(work.number)
+        self._numbers.add(work.number)
         self._answered = False
         # If anything interrupts the work, this party must not be used again.
         self._opened = None
+        began = perf_counter()
         try:
             self._reply = self._answer(opened, work)
             self._note_answer(work.number)
         except Exception:
             self._take_back()
             raise
+        self._snapshots.advance(
+            _snapshots_of(opened), perf_counter() - began, lambda: self._standing(work, packed)
+        )
         self._work, self._opened = work, opened
         return self._reply
+
+    def _standing(self, work: Work, packed: bytes) -> Standing:
+        """Where the party stands after an envelope; what came before is not looked at again."""
+        self._numbers = self._numbers.shortened(work.last)
+        self._sent = {work.number: self._said}
+        numbers = self._numbers
+        return Standing(self.run, numbers.dropped, numbers.listed, packed, self._reply, self._said)
 
     def rebuild(self, heard: int | None = None) -> OpenedParty:
         """The party, rebuilt from the journal if it is not in memory.
@@ -253,21 +267,47 @@ class SiteRun:
 
     def _read(self) -> None:
         """Read the journal without doing its work."""
-        for record in self._journal:
-            if record == _LEFT:
+        damaged: list[tuple[int, int]] = []
+        whole = True
+        for place, record in enumerate(self._journal):
+            if not record:
+                damaged.append((place, len(self._numbers)))
+            elif record == _LEFT:
                 self._left = True
-                continue
-            self._answered = record.startswith(_ANSWERED)
-            if self._answered:
-                self._sent[self.last] = _hashes(record)
-                continue
-            envelope = decode_envelope(record)
-            if isinstance(envelope, Hello):
-                # This site may have been updated meanwhile.
-                check_version(envelope.weft, f"the coordinator of run {self.run}")
-                self._plan = envelope.plan
-            elif isinstance(envelope, Work):
-                self._numbers.append(envelope.number)
+            elif record == GROUND:
+                self._snapshots.found_ground(place)
+            elif record.startswith(SNAPSHOT):
+                stood = self._snapshots.found(place, record)
+                self._numbers = EnvelopeNumbers(stood.dropped, list(stood.numbers))
+                self._sent, self._answered, whole = {self.last: stood.said}, True, True
+            else:
+                whole = self._read_envelope(record) and whole
+        self._snapshots.check(damaged, len(self._numbers))
+        if not whole:
+            raise self._journal.damaged()
+
+    def _read_envelope(self, record: bytes) -> bool:
+        """One that was sent, or that it was answered; false: one is missing before it."""
+        self._answered = record.startswith(_ANSWERED)
+        if self._answered:
+            self._sent[self.last] = _hashes(record)
+            return True
+        envelope = decode_envelope(record)
+        if isinstance(envelope, Hello):
+            # This site may have been updated meanwhile.
+            check_version(envelope.weft, f"the coordinator of run {self.run}")
+            self._plan = envelope.plan
+        elif isinstance(envelope, Work):
+            known = self._knows(envelope)
+            self._numbers.add(envelope.number)
+            self._snapshots.found_envelope()
+            return known
+        return True
+
+    def _knows(self, work: Work) -> bool:
+        """Whether all answers that an envelope speaks of are those to envelopes in the journal."""
+        heard = self._numbers.count_up_to(work.last)
+        return heard >= work.answered and (not work.last or work.last in self._numbers)
 
     def _check_origin(self) -> None:
         """Refuse to go on from an older state: what it drew since would be drawn again."""
@@ -287,17 +327,17 @@ class SiteRun:
 
     def _check_memory(self, work: Work) -> None:
         """Refuse to continue if either side has lost part of the run."""
-        heard = sum(n <= work.last for n in self._numbers)
-        if heard < work.answered or (work.last and work.last not in self._numbers):
-            raise ProtocolError(
-                f"has lost its memory of run {self.run}: the coordinator has had {work.answered} "
-                f"answers, of which its journal knows {heard}; start a new run"
-            )
         if work.number < self.last:
             raise ProtocolError(
                 f"run {self.run} is past exchange {work.number} here, at {self.last}: the envelope "
                 "was overtaken on its way, or the coordinator has lost part of its journal; in "
                 "that case start a new run"
+            )
+        if not self._knows(work):
+            heard = self._numbers.count_up_to(work.last)
+            raise ProtocolError(
+                f"has lost its memory of run {self.run}: the coordinator has had {work.answered} "
+                f"answers, of which its journal knows {heard}; start a new run"
             )
 
     def _check_same(self, work: Work) -> None:
@@ -317,7 +357,7 @@ class SiteRun:
     def _take_back(self) -> None:
         """Drop the last envelope; the party it changed is not used again."""
         self._journal.drop_last()
-        self._numbers.pop()
+        self._numbers.take_back()
         # All before it were answered, or they would have been dropped.
         self._answered = True
         if self._refused:
@@ -328,31 +368,64 @@ class SiteRun:
     # ── the party ─────────────────────────────────────────────────────────────────────────
 
     def _replay(self) -> OpenedParty:
-        """A new party, taken through all envelopes of the journal."""
+        """A new party, taken through the envelopes of the journal, or from its newest snapshot."""
         began = perf_counter()
         opened = self._open_party(PartyRequest(self.run, unpack(self._plan), self._memory))
         strict: Callable[[], AbstractContextManager[None]]
         strict = getattr(opened.member, "replaying", nullcontext)
         self._work = None
+        open_, repeated = False, 0
         with strict():
-            for record in self._journal:
-                if record.startswith(_ANSWERED) or record == _LEFT:
-                    continue
-                if self._work is not None:
-                    self._answer(opened, self._work)
-                envelope = decode_envelope(record)
-                self._work = envelope if isinstance(envelope, Work) else None
-        if self._work is not None:
+            for record in self._needed():
+                if record == GROUND or not record.startswith((_ANSWERED, _LEFT)):
+                    # Whatever comes next, the envelope before it was worked on.
+                    if open_ and self._work is not None:
+                        self._reply = self._answer(opened, self._work)
+                        repeated += 1
+                    open_ = self._take(opened, record)
+        if open_ and self._work is not None:
             # The last one may have been interrupted.
             try:
                 self._reply = self._answer(opened, self._work)
             except Exception as error:
                 raise _Unfinished(error) from error
+            repeated += 1
+        self._snapshots.repeated(perf_counter() - began)
+        if self._work is not None:
             log.info(
-                "run %s: brought back from its journal, %d exchange(s) in %.1f s",
-                self.run, len(self._numbers), perf_counter() - began,
+                "run %s: brought back from its journal, %d exchange(s) of %d repeated in %.1f s",
+                self.run, repeated, len(self._numbers), perf_counter() - began,
             )  # fmt: skip
         return opened
+
+    def _needed(self) -> Iterator[bytes]:
+        """Records that a new party is taken through."""
+        ground, newest = self._snapshots.ground, self._snapshots.newest
+        for place, record in enumerate(self._journal):
+            covered = ground is not None and newest is not None and ground < place < newest
+            if record and not covered:
+                yield record
+
+    def _take(self, opened: OpenedParty, record: bytes) -> bool:
+        """Lay the ground, take a snapshot, or an envelope; returns whether that is to be done."""
+        if record == GROUND:
+            found = _snapshots_of(opened)
+            if found is None:
+                raise self._journal.damaged()
+            self._snapshots.lay_again(found)
+            return False
+        if record.startswith(SNAPSHOT):
+            found = _snapshots_of(opened)
+            if found is None:
+                raise self._journal.damaged()
+            stood = self._snapshots.restore(found, record)
+            work = decode_envelope(stood.work)
+            self._work = work if isinstance(work, Work) else None
+            self._reply, self._said = stood.reply, stood.said
+            return False
+        envelope = decode_envelope(record)
+        self._work = envelope if isinstance(envelope, Work) else None
+        return self._work is not None
 
     def _answer(self, opened: OpenedParty, work: Work) -> bytes:
         # Of a replay, an earlier failure says nothing about this envelope.
@@ -384,9 +457,13 @@ class SiteRun:
         settle = getattr(opened.member, "settle", None)
         if settle is None:
             return
-        place = bisect_left(self._numbers, work.number)
-        last = self._numbers[place - 1] if place else 0
+        last = self._numbers.before(work.number)
         settle(self._sent.get(last, []) if last <= work.last else None)
+
+
+def _snapshots_of(opened: OpenedParty) -> Snapshots | None:
+    found: Snapshots | None = getattr(opened.member, "snapshots", None)
+    return found
 
 
 def _hashes(record: bytes) -> list[bytes]:

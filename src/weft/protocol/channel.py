@@ -18,6 +18,8 @@ from weft.protocol.message_bytes import pack, unpack
 from weft.protocol.metering import Meter, size_of
 from weft.protocol.request_reply import Phase, Q, R
 
+#: Follows the iterations of a run.
+Follow = Callable[[Any], None]
 #: What a party is to a channel: a phase and a message in, a reply out.
 Handler = Callable[[Phase[Any, Any], Any], Message]
 
@@ -108,6 +110,25 @@ class Channel(ABC):
         """One phase, one round trip."""
         return self.exchange([Request(phase, messages)])[0]
 
+    def at_rest(
+        self, standing: object, history: list[Any], kind: type[Any], follow: Follow | None
+    ) -> None:
+        """The coordinator stands between two iterations.
+
+        A channel that keeps a journal may save where it stands, or put what it has saved in the
+        place of what is there; others do nothing.
+
+        Parameters
+        ----------
+        standing
+            From which all is reached that the coordinator goes on from.
+        history
+            Its iterations, dataclasses of that ``kind``, which only become more.
+        follow
+            Told every iteration once more, where something was put in its place.
+        """
+        return
+
 
 class Among(Channel):
     """The same channel with some of its parties only."""
@@ -131,6 +152,11 @@ class Among(Channel):
 
     def exchange(self, requests: Sequence[Request[Any, Any]]) -> list[Replies[Any]]:
         return self._channel.exchange(requests)
+
+    def at_rest(
+        self, standing: object, history: list[Any], kind: type[Any], follow: Follow | None
+    ) -> None:
+        self._channel.at_rest(standing, history, kind, follow)
 
 
 # ── all parties in one process ─────────────────────────────────────────────────────────

@@ -18,7 +18,7 @@ from weft.protocol.message_bytes import pack
 #: Bytes of a hash.
 TRANSCRIPT_BYTES = 32
 #: Says what is signed, so that no signature for another purpose can stand for one of a transcript.
-_DOMAIN = b"weft transcript 2\n"
+_DOMAIN = b"weft transcript 3\n"
 _REQUEST, _REPLY, _CHAIN, _WHOLE = b"weft request", b"weft reply", b"weft transcript", b"weft seen"
 
 
@@ -26,7 +26,8 @@ class Transcript:
     """The hash of the exchanges of one party so far; one that brought no reply does not count."""
 
     def __init__(self) -> None:
-        self._chain = blake2b(digest_size=TRANSCRIPT_BYTES, person=_CHAIN)
+        #: Hash of all that counts: each time of the last one and what has come since.
+        self._chain = bytes(TRANSCRIPT_BYTES)
         #: Hashes of the last requests and replies; None: nobody tells what becomes of replies.
         self._open: list[tuple[bytes, bytes]] | None = None
         #: Hashes of requests, one after the other, to which the reply never came.
@@ -58,14 +59,14 @@ class Transcript:
 
     def digest(self, unheard: bytes | None = None) -> bytes:
         """Of all exchanges up to now, and of requests without a reply: those that it knows of."""
-        chain = self._chain.copy()
+        chain = self._chain
         for both in self._open or ():
-            chain.update(b"".join(both))
+            chain = _hash(_CHAIN, chain + b"".join(both))
         lost = self.unheard if unheard is None else unheard
-        return _hash(_WHOLE, chain.digest() + lost)
+        return _hash(_WHOLE, chain + lost)
 
     def _count(self, request: bytes, reply: bytes) -> None:
-        self._chain.update(request + reply)
+        self._chain = _hash(_CHAIN, self._chain + request + reply)
 
 
 def request_hash(phase: str, request: Fields) -> bytes:

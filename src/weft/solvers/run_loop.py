@@ -42,6 +42,27 @@ class Turn:
     gap_estimate: float | None = None
 
 
+@dataclass
+class _Standing(Generic[S]):
+    """All that a run goes on from, between two iterations.
+
+    Attributes
+    ----------
+    algorithm
+        May keep something of its own.
+    certified, held
+        The newest certificate that a stall was watched at, and what guards had held back then.
+    """
+
+    algorithm: IteratedCoordinator[S]
+    run: S
+    result: Result
+    clock: Clock
+    stall: GuardStall
+    certified: Certificate | None
+    held: int
+
+
 class IteratedCoordinator(Coordinator, Generic[S]):
     """Runs an algorithm iteration by iteration.
 
@@ -115,7 +136,7 @@ class IteratedCoordinator(Coordinator, Generic[S]):
         else:
             clock = Clock(channel, result)
             self.set_up(run, unit)
-        self.train(run, result, clock, progress, checkpointing)
+        self.train(run, result, clock, progress, checkpointing, rests=checkpointing is None)
         return result
 
     def train(
@@ -126,15 +147,20 @@ class IteratedCoordinator(Coordinator, Generic[S]):
         progress: Callable[[Record], None] | None = None,
         checkpointing: Checkpointing | None = None,
         recalled: Callable[[], bool] = lambda: False,
+        *,
+        rests: bool = False,
     ) -> None:
         """Iterate until a stopping rule holds, then close.
 
         ``recalled`` says after every iteration whether another solver goes on from here: then the
-        run ends where it is, without a reason.
+        run ends where it is, without a reason. ``rests``: all that the coordinator goes on from is
+        here, so that a journal may save it between two iterations.
         """
         stall = GuardStall(run.holdings.terms.min_batch, self.most_idle)
-        certified, held = run.certificate, 0
+        stand = _Standing(self, run, result, clock, stall, run.certificate, 0)
         while not result.stopped:
+            if rests:
+                run.channel.at_rest(stand, result.history, Record, progress)
             record = _record(run, clock, self.iterate(run))
             result.history.append(record)
             if progress is not None:
@@ -142,16 +168,16 @@ class IteratedCoordinator(Coordinator, Generic[S]):
             if recalled():
                 return
             result.stopped = self.why_stop(run, record)
-            if run.certificate is not None and run.certificate is not certified:
-                why = stall.watch(run.iteration, run.held - held, run.certificate.gap)
+            if run.certificate is not None and run.certificate is not stand.certified:
+                why = stall.watch(run.iteration, run.held - stand.held, run.certificate.gap)
                 result.stopped = result.stopped or why
-                certified, held = run.certificate, run.held
+                stand.certified, stand.held = run.certificate, run.held
             due = checkpointing is not None and run.iteration % checkpointing.every == 0
             if checkpointing is not None and due and self.settled(run):
                 save_checkpoint(run, result, checkpointing.folder, clock.spent())
         self.close(run, result)
-        if run.held > held:
-            stall.watch(run.iteration, run.held - held, math.inf)
+        if run.held > stand.held:
+            stall.watch(run.iteration, run.held - stand.held, math.inf)
         last = result.history[-1]
         turn = Turn(last.present, last.loss_estimate, last.gap_estimate)
         # Closing may have brought a certificate, and has cost something.

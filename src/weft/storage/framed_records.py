@@ -38,8 +38,12 @@ def framed(content: bytes) -> bytes:
     return _PREFIX.pack(len(content), crc32(content)) + content
 
 
-def read_frames(file: IO[bytes], size: int) -> Iterator[tuple[bytes, int]]:
+def read_frames(
+    file: IO[bytes], size: int, *, lenient: bool = False
+) -> Iterator[tuple[bytes, int]]:
     """Records from the current position up to ``size``, and where each ends.
+
+    ``lenient``: one in the middle that does not match its checksum is given as no bytes.
 
     Raises
     ------
@@ -61,5 +65,7 @@ def read_frames(file: IO[bytes], size: int) -> Iterator[tuple[bytes, int]]:
         content = file.read(length)
         end = file.tell()
         if crc32(content) != check:
-            raise Damage(last=end >= size)
+            if end >= size or not lenient:
+                raise Damage(last=end >= size)
+            content = b""
         yield content, end

@@ -1,15 +1,17 @@
 """Journals: what happened in a run, so that it can happen again after a restart.
 
-A journal is a file of frames (:mod:`weft.storage.framed_records`) after a first line. It only
-grows, but for a record that turned out not to count. It belongs to one process at a time.
+A journal is a file of frames (:mod:`weft.storage.framed_records`) after a first line. It grows, but
+for a record that turned out not to count, and until its owner has no use for earlier ones. It
+belongs to one process at a time.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from uuid import uuid4
 
 from weft.storage.atomic_files import DamagedFile, StorageError
 from weft.storage.framed_records import CutOff, Damage, framed, read_frames
@@ -20,6 +22,8 @@ except ImportError:  # pragma: no cover - Windows has none.
     fcntl = None  # type: ignore[assignment]
 
 _MAGIC = b"weft journal 1\n"
+#: How names of files end that are to take the place of another, and bytes that are copied at once.
+_DRAFT, _PART = ".draft", 1 << 20
 
 
 class Journal:
@@ -31,6 +35,9 @@ class Journal:
     ----------
     path
         The file; it and its folder are created where they are missing.
+    lenient
+        Whether a damaged record in the middle is read as no bytes, by an owner who can do without
+        some; else the file cannot be opened.
 
     Raises
     ------
@@ -38,18 +45,20 @@ class Journal:
         Another process uses the file, it is damaged in the middle, or the disk fails.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, *, lenient: bool = False) -> None:
+        self.path, self._lenient = path, lenient
         #: Where the first line and each record end.
         self._ends = [len(_MAGIC)]
         with self._disk("opened"):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            self._lock()
+            self._lock(self._file)
             with self._disk("opened"):
+                self._check_current()
+                self._delete_drafts()
                 self._find_ends()
-        except StorageError:
+        except BaseException:
             os.close(self._file)
             raise
 
@@ -64,13 +73,23 @@ class Journal:
         """One record, read from the file."""
         return next(self._records(place, place + 1))
 
+    def size(self, begin: int, end: int) -> int:
+        """Bytes of the records from one to before another."""
+        return self._ends[end] - self._ends[begin]
+
+    @staticmethod
+    def framed_size(record: bytes) -> int:
+        """Bytes that a record takes in the file."""
+        return len(framed(record))
+
     def _records(self, begin: int, end: int) -> Iterator[bytes]:
         with self._disk("read"), self.path.open("rb") as file:
             file.seek(self._ends[begin])
+            frames = read_frames(file, self._ends[end], lenient=self._lenient)
             try:
-                yield from (content for content, _ in read_frames(file, self._ends[end]))
+                yield from (content for content, _ in frames)
             except (CutOff, Damage):
-                raise self._damaged() from None
+                raise self.damaged() from None
 
     def append(self, record: bytes, *, durable: bool = True) -> None:
         """Write a whole record or none of it.
@@ -95,6 +114,54 @@ class Journal:
             os.fdatasync(self._file)
         self._ends.pop()
 
+    def keep(self, places: Sequence[range]) -> None:
+        """Leave only these records, in a file that takes the place of the old one as a whole.
+
+        Whatever interrupts it, there is the old file or the new one, on the disk.
+        """
+        with self._disk("written"):
+            draft = self.path.with_name(f".{self.path.name}.{uuid4().hex}{_DRAFT}")
+            file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_EXCL, 0o600)
+            try:
+                ends = self._copy(file, places)
+                os.fsync(file)
+                # Before it has the name: nobody else must get hold of it.
+                self._lock(file)
+                os.replace(draft, self.path)
+            except BaseException:
+                os.close(file)
+                with suppress(OSError):
+                    draft.unlink(missing_ok=True)
+                raise
+            old, self._file, self._ends = self._file, file, ends
+            os.close(old)
+            self._sync_folder()
+
+    def _copy(self, file: int, places: Sequence[range]) -> list[int]:
+        """Write the first line and some records to another file; where each ends there."""
+        _write_all(file, _MAGIC, 0)
+        ends = [len(_MAGIC)]
+        for records in places:
+            at, end = self._ends[records.start], self._ends[records.stop]
+            shift = ends[-1] - at
+            while at < end:
+                part = os.pread(self._file, min(_PART, end - at), at)
+                if not part:
+                    raise self.damaged()
+                _write_all(file, part, at + shift)
+                at += len(part)
+            ends += [self._ends[place + 1] + shift for place in records]
+        return ends
+
+    def _sync_folder(self) -> None:
+        if os.name == "nt":  # pragma: no cover - Windows opens no folders.
+            return
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
     def close(self) -> None:
         """Let other processes open the file."""
         if self._file >= 0:
@@ -109,20 +176,36 @@ class Journal:
 
     # ── the file ──────────────────────────────────────────────────────────────────────────
 
-    def _lock(self) -> None:
+    def _lock(self, file: int) -> None:
         if fcntl is None:  # pragma: no cover - Windows has none.
             return
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise StorageError(
-                f"{self.path} is in use by another process; end that process first"
-            ) from None
+            raise self._in_use() from None
         except OSError as error:
             raise StorageError(
                 f"{self.path} cannot be locked ({error.strerror or error}); put the folder on a "
                 "local disk"
             ) from None
+
+    def _in_use(self) -> StorageError:
+        return StorageError(f"{self.path} is in use by another process; end that process first")
+
+    def _check_current(self) -> None:
+        """Refuse a file that its owner has put another in the place of, before it was locked."""
+        try:
+            current = os.path.sameopenfile(self._file, found := os.open(self.path, os.O_RDONLY))
+        except FileNotFoundError:
+            raise self._in_use() from None
+        os.close(found)
+        if not current:
+            raise self._in_use()
+
+    def _delete_drafts(self) -> None:
+        """What a process that was killed in `keep` has left."""
+        for draft in self.path.parent.glob(f".{self.path.name}.*{_DRAFT}"):
+            draft.unlink(missing_ok=True)
 
     def _find_ends(self) -> None:
         """Check all records, and cut off an unfinished one."""
@@ -136,23 +219,21 @@ class Journal:
             if file.read(len(_MAGIC)) != _MAGIC:
                 raise StorageError(f"{self.path} is not a journal; move it away")
             try:
-                for _, end in read_frames(file, size):
+                for _, end in read_frames(file, size, lenient=self._lenient):
                     self._ends.append(end)
             except CutOff:
                 pass
             except Damage as damage:
                 if not damage.last:
-                    raise self._damaged() from None
+                    raise self.damaged() from None
         os.ftruncate(self._file, self._ends[-1])
 
     def _write(self, frame: bytes, durable: bool) -> None:
-        at, rest = self._ends[-1], memoryview(frame)
+        at = self._ends[-1]
         # An earlier write failed, and so did cutting it off.
         if os.fstat(self._file).st_size != at:
             os.ftruncate(self._file, at)
-        while rest:
-            written = os.pwrite(self._file, rest, at)
-            at, rest = at + written, rest[written:]
+        _write_all(self._file, frame, at)
         if durable:
             os.fdatasync(self._file)
 
@@ -168,10 +249,18 @@ class Journal:
                 "then resume the run"
             ) from None
 
-    def _damaged(self) -> StorageError:
+    def damaged(self) -> StorageError:
+        """The error for a record that its owner cannot do without."""
         # An older copy would let a party use pads a second time.
         mend = "give the run up with --forget and start a new one, and restore nothing of it"
         return DamagedFile(
             f"{self.path} is damaged: a record in its middle is not what was written; {mend}",
             told=f"its journal of the run is damaged; {mend}",
         )
+
+
+def _write_all(file: int, content: bytes, at: int) -> None:
+    rest = memoryview(content)
+    while rest:
+        written = os.pwrite(file, rest, at)
+        at, rest = at + written, rest[written:]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -86,21 +87,21 @@ class SubspaceCoordinator(Coordinator):
         floor = GuardStall(holdings.terms.min_batch)
         clock = Clock(channel, result)
         subspace: Subspace | None = None
-        lam = settings.lambdas[0]
-        #: w of every finished model, where the coordinator may see it.
-        seen: dict[int, Floats] = {}
+        path: _Path | None = None
         try:
-            subspace = Subspace(exchange, lam, warm=warm)
+            subspace = Subspace(exchange, settings.lambdas[0], warm=warm)
             solver = self.solver(subspace)
             if settings.hands_over:
                 exchange.fallback = Fallback(subspace, unit, result, clock, progress)
-            for number, lam in enumerate(settings.lambdas):
-                subspace.turn_to(lam)
-                solver.turn()
-                over = _Model(subspace, solver, number, lam, result, clock, floor, progress).train()
+            path = _Path(_Model(subspace, solver, result, clock, floor, progress))
+            while path.number < len(settings.lambdas):
+                path.model.begin(path.number, settings.lambdas[path.number])
+                # Where the run is resumed, it ends with a later λ.
+                over = path.model.train(path)
                 if exchange.seen is not None:
-                    seen[number] = exchange.seen.values.copy()
-                left = settings.lambdas[number + 1 :]
+                    path.seen[path.number] = exchange.seen.values.copy()
+                path.number += 1
+                left = settings.lambdas[path.number :]
                 if over and left:
                     exchange.notes.append(
                         f"{result.stopped}: λ = {', '.join(f'{x:g}' for x in left)} not trained"
@@ -109,15 +110,15 @@ class SubspaceCoordinator(Coordinator):
         except FallbackEnded:
             return result
         except PartyMissing as missing:
-            if subspace is None or not result.history:
+            if subspace is None or path is None or not result.history:
                 raise PartyAway(f"{missing}; bring it back and start again") from None
             result.gone = missing.parties
-            _stop_here(subspace, missing, lam, result, clock)
+            _stop_here(subspace, missing, settings.lambdas[path.number], result, clock)
         chosen = chosen_stage(result.stages, settings)
         result.certificate, result.model_iteration = chosen.certificate, chosen.number
         if held := floor.note(chosen.certificate.gap):
             result.notes.append(held)
-        result.weights = seen.get(chosen.number)
+        result.weights = path.seen.get(chosen.number)
         if settings.evaluates and chosen.scores and not result.gone:
             _evaluate(exchange, chosen.number, result)
         return result
@@ -170,6 +171,23 @@ def _stop_here(
     result.stages.append(Stage(number, lam, certificate, clock.round_trips))
 
 
+@dataclass
+class _Path:
+    """Where a run stands on its way over all λ.
+
+    Attributes
+    ----------
+    number
+        Of the λ that is being trained.
+    seen
+        w of every finished model, where the coordinator may see it.
+    """
+
+    model: _Model
+    number: int = 0
+    seen: dict[int, Floats] = field(default_factory=dict)
+
+
 class _Model:
     """One λ: iterations until the gap is small enough, then a measurement of the model itself."""
 
@@ -177,30 +195,40 @@ class _Model:
         self,
         subspace: Subspace,
         solver: Solver,
-        number: int,
-        lam: float,
         result: Result,
         clock: Clock,
         floor: GuardStall,
         progress: Callable[[Record], None] | None,
     ) -> None:
-        self._subspace, self._solver, self._number, self._lam = subspace, solver, number, lam
+        self._subspace, self._solver = subspace, solver
         self._result, self._clock, self._progress = result, clock, progress
         self._floor = floor
-        floor.renew()
-        self._begun = subspace.exchange.iteration
+        self._number, self._lam, self._begun, self._promise = 0, 0.0, 0, math.inf
 
-    def train(self) -> bool:
-        """Iterate and close; returns whether a limit of the whole run is reached."""
-        settings = self._subspace.exchange.settings
-        target = settings.gap
+    def begin(self, number: int, lam: float) -> None:
+        """Turn to a λ."""
+        self._subspace.turn_to(lam)
+        self._solver.turn()
+        self._number, self._lam = number, lam
+        self._floor.renew()
+        self._begun = self._subspace.exchange.iteration
         # Measured afresh, a model may prove less than rounding on the way promised. Then it is
         # not measured again before the promise is better.
-        promise = math.inf if target is None else target
+        target = self._subspace.exchange.settings.gap
+        self._promise = math.inf if target is None else target
+
+    def train(self, path: _Path) -> bool:
+        """Iterate and close; returns whether a limit of the whole run is reached.
+
+        All that the run goes on from is reached from ``path``.
+        """
+        exchange = self._subspace.exchange
+        target = exchange.settings.gap
         while True:
+            exchange.channel.at_rest(path, self._result.history, Record, self._progress)
             why, over = self._iterate()
             gap = float(self._subspace.gaps.max())
-            reached = target is not None and gap <= min(target, promise)
+            reached = target is not None and gap <= min(target, self._promise)
             if not (reached or why):
                 continue
             certificate, gaps, scores = self._close()
@@ -208,7 +236,7 @@ class _Model:
                 why = f"certified gap {certificate.gap:.2e} ≤ {target:g}"
             if why:
                 break
-            promise = 0.8 * gap
+            self._promise = 0.8 * gap
         self._result.stopped = why
         self._result.stages.append(
             Stage(self._number, self._lam, certificate, self._clock.round_trips, scores)
