@@ -114,6 +114,27 @@ def test_ledgers_say_which_columns_were_told_of_how_many_samples(told):
     assert runs["north"].told == ()
 
 
+def test_no_submitter_has_one_column_after_the_other_told(told):
+    """Whoever submits names what is a weight: x3 is none, and was not told before."""
+    *_, ledger = told
+    how = msgspec.structs.replace(HOW, exposure=None, offset="x3")
+    careful = msgspec.structs.replace(AGREED, allow_exposure=False)
+    other = Federation(cut(), how, terms=careful, ledger=ledger)
+    with pytest.raises(WeftError, match=r"lab refuses to tell the values of column 'x3'.*earlier"):
+        other.train(SETTINGS)
+    assert other.parties["north"].data.tiles[0].offset is None
+    assert all("x3" not in run.told for run in ledger.book("lab").read().runs)
+
+
+def test_who_makes_up_labels_is_told_unless_somebody_has_them():
+    """Admitted: nobody can know what another party's files hold."""
+    made_up = (Tile.make(IDS[NORTH], ["x1"], X[NORTH, 1:2], np.ones(20)),)
+    federation, _ = train({**cut(), "north": made_up})
+    assert np.array_equal(federation.parties["north"].data.tiles[0].weight, WEIGHT[NORTH])
+    with pytest.raises(WeftError, match="different labels"):
+        train({**cut(), "other": made_up})
+
+
 def test_nothing_is_told_twice_or_in_another_place(told):
     federation, trained, _ = told
     lab, north = federation.parties["lab"], federation.parties["north"]

@@ -87,7 +87,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         intercept of this party's own, which tells of its outcomes.
     allow_told_columns
         Weights, offsets and exposures that this party holds of samples without their labels may be
-        told, cell by cell, to the parties that have these labels.
+        told, cell by cell, to the parties that have these labels. Where there is a ledger, other
+        columns than the first that were told take ``allow_exposure`` as well.
     coordinator_sees
         The most that the coordinator may see.
     ciphers

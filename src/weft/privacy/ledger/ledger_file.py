@@ -208,6 +208,10 @@ class Pages:
         runs = [run for run in self.runs if run.id != without]
         return sum(run.epsilon for run in runs), sum(run.delta for run in runs)
 
+    def columns_told(self, without: str = "") -> set[str]:
+        """Weights and offsets that all runs told cell by cell; but for one run."""
+        return {name for run in self.runs if run.id != without for name in run.told}
+
     def rho_spent(self, without: str = "") -> float:
         """ρ of all feature sums with noise, added up; but for one run."""
         return sum(run.rho for run in self.runs if run.id != without)

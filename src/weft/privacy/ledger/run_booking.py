@@ -307,17 +307,29 @@ class Account:
         return b""
 
     def note_told(self, columns: tuple[str, ...], samples: int) -> None:
-        """Write down which columns are told cell by cell, of how many samples, before they are."""
+        """Write down which columns are told cell by cell, of how many samples, before they are.
+
+        Whoever submits a study names them: run by run it could have all columns told. So those of
+        the first run that told any are the only ones, unless exposure is agreed on.
+        """
 
         def write() -> bytes:
             with self._book.locked():
                 pages = self._open_pages()
+                before = pages.columns_told(without=self._run_id)
+                other = [name for name in columns if before and name not in before]
+                if other and not self._exposes:
+                    raise ConfigError(
+                        f"party {self._book.party} refuses to tell the values of column "
+                        f"'{other[0]}' to who has the labels, since by its ledger earlier runs "
+                        "told others; name the same column, or agree on allow_exposure = true"
+                    )
                 run = self._run(self._booked, None, self._attendance if self._noted else None)
-                self._put(pages, run)
+                self._put(pages, msgspec.structs.replace(run, told=columns, told_samples=samples))
             return b""
 
-        self._columns_told = (columns, samples)
         self._once("told columns", write)
+        self._columns_told = (columns, samples)
         self._begun = True
 
     def judge_folds(self, folds: int, judge: Callable[[], None]) -> None:
