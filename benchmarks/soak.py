@@ -18,9 +18,10 @@ bit (of training on shares: both certified, and close). A run may also end in on
 counted; no run may hang. North and south are killed; east and west are only frozen and cut off.
 
 After every run each process is looked at: memory, threads, descriptors. What is told is the growth
-of the process of a name that lived longest, per hundred runs, by the median slope of all pairs of
-looks, and the files that are new in the temporary folder. Files of past runs stay in the kits until
-somebody deletes them, and are counted for the record.
+of the process of a name that lived longest, after it has had as many runs as there are methods, per
+hundred runs, by the median slope of all pairs of looks; and the files that are new in the temporary
+folder. Files of past runs stay in the kits until somebody deletes them, and are counted for the
+record.
 
 ``--minutes`` says for how long, ``--seed`` what is drawn, ``--only`` which faults there are. With
 ``--smoke`` two runs are played in this process, without an engine and without faults.
@@ -200,7 +201,7 @@ def own_temporary_folder(folder: Path) -> Iterator[Path]:
 def soak(report: Report, folder: Path, minutes: float, seed: int) -> None:
     draw = random.Random(seed)
     print(f"seed {seed}", flush=True)
-    watch, ends, hit = ProcessWatch(), Counter[str](), Counter[str]()
+    watch, ends, hit = ProcessWatch(len(CASES)), Counter[str](), Counter[str]()
     with own_temporary_folder(folder) as temporary, SoakCluster(folder / "trial") as made:
         made.open_proxy()
         made.start_all(seconds=180.0)
@@ -278,7 +279,7 @@ def tell(report: Report, watch: ProcessWatch, ends: Counter[str], hit: Counter[s
 def play(report: Report, folder: Path) -> None:
     """Two runs with all sites in this process."""
     made = SoakCluster(folder / "trial")
-    watch, ends = ProcessWatch(), Counter[str]()
+    watch, ends = ProcessWatch(len(CASES)), Counter[str]()
     credential = Credential.of(Kit.inspect(made.kit(COORDINATOR)))
     sites = {name: opened(made, name) for name in made.parties}
     try:

@@ -11,9 +11,7 @@ from statistics import median
 
 import psutil
 
-#: Looks at a process before its growth counts: the first runs load and compile.
-WARM = 4
-#: Looks after that from which growth can be told.
+#: Looks at a process, after its first ones, from which growth can be told.
 FEWEST = 6
 
 
@@ -34,9 +32,17 @@ class Look:
 
 
 class ProcessWatch:
-    """Looks at named processes after every run."""
+    """Looks at named processes after every run.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    warm
+        Looks at a process before its growth counts: the first run of every method loads and
+        compiles what it needs, and pools of threads fill.
+    """
+
+    def __init__(self, warm: int) -> None:
+        self._warm = warm
         self._looks: dict[str, list[Look]] = defaultdict(list)
 
     def look(self, run: int, name: str, process: psutil.Process) -> Look:
@@ -52,7 +58,7 @@ class ProcessWatch:
         lives = defaultdict(list)
         for look in self._looks[name]:
             lives[look.pid].append(look)
-        return max(lives.values(), key=len)[WARM:]
+        return max(lives.values(), key=len)[self._warm :]
 
     def growth(self, name: str, figure: str) -> float | None:
         """Of a figure in a hundred runs; None if the process was watched too briefly."""

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from scipy.stats import theilslopes
 
+#: Looks that do not count.
+WARM = 4
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
@@ -21,7 +23,7 @@ def found(monkeypatch):
 def looked_at(pid, figures, first=1):
     from harness.process_watch import ProcessWatch
 
-    watch = ProcessWatch()
+    watch = ProcessWatch(WARM)
     for run, rss in enumerate(figures, first):
         process = SimpleNamespace(
             pid=pid,
@@ -34,8 +36,6 @@ def looked_at(pid, figures, first=1):
 
 
 def test_growth_is_the_slope_of_theil_and_sen_after_the_first_runs():
-    from harness.process_watch import WARM
-
     draw = np.random.default_rng(1)
     figures = [500.0] * WARM + list(100 + 0.7 * np.arange(20) + draw.normal(size=20))
     watch = looked_at(1, figures)

@@ -14,6 +14,11 @@ import typer
 import yaml
 
 from weft.cli import _app
+from weft.config.read_config import read_config
+from weft.crypto.keys import load_all
+from weft.data.read_tiles import read_tile
+from weft.federation.local_federation import Federation
+from weft.privacy.agreement import Consent, read_roster
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGING = ROOT / "packaging"
@@ -123,3 +128,18 @@ def test_the_coordinator_of_the_demo_has_the_name_and_port_of_the_file(compose, 
     (exposed,) = arguments("EXPOSE")
     assert "coordinator" in compose["services"]
     assert f'"coordinator:{exposed}"' in told
+
+
+def test_the_run_of_the_demo_is_certified_under_the_terms_of_its_roster(demo):
+    parties = {
+        name: [
+            read_tile(demo / "tables" / f"{name}-1.parquet", id_column="id", label_column="label")
+        ]
+        for name in ("north", "south", "west")
+    }
+    config = read_config(demo / "containers.toml", deployed=True)
+    signed = read_roster(demo / "roster.json")
+    consents = {name: Consent(name, config.terms, roster=signed) for name in parties}
+    keys = load_all(demo / "keys", tuple(parties))
+    federation = Federation(parties, config.preprocessing(), keys=keys, consents=consents)
+    assert federation.train(config.settings).result.certificate.gap <= config.settings.gap
