@@ -18,7 +18,7 @@ from weft.guards.terms import Terms
 from weft.solvers.settings import Settings
 
 Floats = NDArray[np.float64]
-LAM, N, M, GAP = 0.05, 160, 4, 1e-8
+LAM, N, M, GAP = 0.05, 160, 4, 1e-9
 rng = np.random.default_rng(5)
 X = rng.normal(size=(N, M))
 ETA = X @ np.array([0.5, -0.3, 0.2, 0.4])
