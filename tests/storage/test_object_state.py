@@ -95,6 +95,7 @@ def grown(root):
     root.more["fixed"] = Fixed(np.asfortranarray(new))
     root.more["pair"] = Pair(root.items, Told(root.more["fixed"].values, 7))
     root.more["scalar"] = np.uint64(2**63 + 5), np.float32(0.1), range(2, 9, 3), np.dtype("<u2")
+    root.more["slices"] = slice(1, 4), slice(None, np.int64(7), 2)
     root.more["text"] = np.array(["ab", "c"])
     root.more["ids"] = np.array(["x", 4, None], object)
     root.more["empty"] = np.zeros((0, 3))
@@ -126,6 +127,7 @@ def test_everything_comes_back_with_what_it_shares():
     assert more["fixed"].values.flags.f_contiguous
     assert more["scalar"] == one.more["scalar"]
     assert [type(x) for x in more["scalar"]] == [type(x) for x in one.more["scalar"]]
+    assert more["slices"] == one.more["slices"]
     assert more["text"].dtype == one.more["text"].dtype
     assert more["ids"].tolist() == ["x", 4, None]
     assert more[1, "k"] == {1, 2}

@@ -122,8 +122,9 @@ class Graph:
             return ["enum", *_name_of(kind), found.name]
         if isinstance(found, PurePath | np.dtype):
             return ["path" if isinstance(found, PurePath) else "dtype", str(found)]
-        if kind is range:
-            return ["range", [found.start, found.stop, found.step]]
+        if kind is range or kind is slice:
+            ends = found.start, found.stop, found.step
+            return [kind.__name__, [self.value(end, step) for end in ends]]
         if isinstance(found, type | ModuleType | BuiltinFunctionType):
             return ["global", getattr(found, "__module__", ""), _qualname(found)]
         if kind is FunctionType and "<" not in found.__qualname__:

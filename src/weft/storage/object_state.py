@@ -265,7 +265,9 @@ class _Restoring:
             return known_class(told[0], told[1])
         if kind == "path":
             return Path(told[0])
-        return range(*told[0]) if kind == "range" else np.dtype(told[0])
+        if kind in ("range", "slice"):
+            return (range if kind == "range" else slice)(*map(self._value, told[0]))
+        return np.dtype(told[0])
 
 
 def _is_large(content: Any) -> bool:
