@@ -45,6 +45,7 @@ from weft.network.run_snapshots import SNAPSHOT
 from weft.privacy.ledger.ledger_file import Book
 from weft.solvers.algorithm_choice import ALGORITHMS
 from weft.solvers.settings import Settings
+from weft.storage.atomic_files import StorageError
 from weft.storage.journal import Journal
 from weft.storage.object_graph import Graph, Opaque, attributes_of
 from weft.storage.object_state import ObjectState
@@ -153,6 +154,32 @@ def test_a_death_at_every_step_of_a_snapshot_and_of_a_new_file(fate, known, tmp_
     # A witness, a snapshot, and a file that is renamed.
     assert [call for _, call in met].count("replace") == 1
     assert number > 8
+
+
+def test_a_folder_that_cannot_be_written_once_costs_nothing(known, tmp_path, monkeypatch):
+    """The journal has its new file by then: a party that is brought back must find itself in it."""
+    sync, on, failed = Journal._sync_folder, Party.on, []
+
+    def fails_once(journal):
+        if not failed:
+            failed.append("folder")
+            raise OSError(24, "Too many open files")
+        sync(journal)
+
+    def breaks_once(party, phase, message):
+        if failed == ["folder"]:
+            failed.append("work")
+            raise StorageError("the disk is full")
+        return on(party, phase, message)
+
+    monkeypatch.setattr(Journal, "_sync_folder", fails_once)
+    monkeypatch.setattr(Party, "on", breaks_once)
+    with often(3):
+        place = resume(known, tmp_path / "north")
+        hidden = answered_in_spite_of(Faults({}), known, place, known.letters[:FEW])
+        place.site.close()
+    assert failed == ["folder", "work"]
+    assert hidden.twice == []
 
 
 def test_the_hunt_finds_a_party_that_is_not_what_it_was(known, site):

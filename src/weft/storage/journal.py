@@ -49,6 +49,8 @@ class Journal:
         self.path, self._lenient = path, lenient
         #: Where the first line and each record end.
         self._ends = [len(_MAGIC)]
+        #: Whether a power cut leaves the file its name.
+        self._named = True
         with self._disk("opened"):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -117,7 +119,8 @@ class Journal:
     def keep(self, places: Sequence[range]) -> None:
         """Leave only these records, in a file that takes the place of the old one as a whole.
 
-        Whatever interrupts it, there is the old file or the new one, on the disk.
+        Whatever interrupts it, there is the old file or the new one, on the disk. An error means
+        the old one: where only the folder cannot be written, the next durable record tries again.
         """
         with self._disk("written"):
             draft = self.path.with_name(f".{self.path.name}.{uuid4().hex}{_DRAFT}")
@@ -134,8 +137,10 @@ class Journal:
                     draft.unlink(missing_ok=True)
                 raise
             old, self._file, self._ends = self._file, file, ends
-            os.close(old)
-            self._sync_folder()
+            self._named = False
+            with suppress(OSError):
+                os.close(old)
+                self._sync_folder()
 
     def _copy(self, file: int, places: Sequence[range]) -> list[int]:
         """Write the first line and some records to another file; where each ends there."""
@@ -154,13 +159,13 @@ class Journal:
         return ends
 
     def _sync_folder(self) -> None:
-        if os.name == "nt":  # pragma: no cover - Windows opens no folders.
-            return
-        folder = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        if os.name != "nt":  # pragma: no branch - Windows opens no folders.
+            folder = os.open(self.path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        self._named = True
 
     def close(self) -> None:
         """Let other processes open the file."""
@@ -229,6 +234,9 @@ class Journal:
         os.ftruncate(self._file, self._ends[-1])
 
     def _write(self, frame: bytes, durable: bool) -> None:
+        if durable and not self._named:
+            # Else a power cut might bring back the old file, without this record.
+            self._sync_folder()
         at = self._ends[-1]
         # An earlier write failed, and so did cutting it off.
         if os.fstat(self._file).st_size != at:
