@@ -137,6 +137,24 @@ def test_giving_a_run_up_need_not_wait_for_room(engine):
     assert [engine.begin(), engine.begin()] == ["forget", None]
 
 
+def test_who_gives_up_many_runs_holds_nobody_up(engine):
+    engine.scheduler.limits = QueueLimits(each_waiting=3)
+    jobs = [engine.submit(f"e{n}", "eve", **{FORGETS: True}) for n in range(5)]
+    engine.submit("b1", "bert")
+    engine.submit("b0", "bert", **{FORGETS: True})
+    begun = [engine.begin() for _ in range(4)]
+    # The run at once, and of each submitter one that is given up.
+    assert begun[0] == "b1"
+    assert sorted(begun[1:3]) == ["b0", "e0"]
+    assert begun[3] is None
+    statuses = [engine.meta(job)["status"] for job in jobs]
+    assert statuses == ["RUNNING", *["SUBMITTED"] * 2, *["FINISHED:CAN_NOT_SCHEDULE"] * 2]
+    # One that is under way takes no room from runs.
+    engine.scheduler.limits = QueueLimits(at_once=2)
+    engine.submit("c1", "carl")
+    assert engine.begin() == "c1"
+
+
 @pytest.mark.parametrize("claims", [True, False])
 def test_who_claims_to_give_a_run_up_to_pass_the_queue_is_found_out(tmp_path, claims):
     path = tmp_path / "meta.json"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from threading import Event
 from typing import Any, ClassVar
 
@@ -66,6 +68,8 @@ class RunScheduler(ServerOnlyScheduler):
         self.limits = QueueLimits()
         #: Submitters of the runs that this process has begun, by their jobs.
         self._submitters: dict[str, str] = {}
+        #: Submitters of the runs that are being given up, by the jobs that do it.
+        self._given_up: dict[str, str] = {}
         self.serving = False
         #: Parties that were logged as connected, also those that are gone since.
         self._sites: dict[str, SeenSite] = {}
@@ -136,26 +140,61 @@ class RunScheduler(ServerOnlyScheduler):
         self, job_manager: JobDefManagerSpec, job_candidates: list[Job], fl_ctx: FLContext
     ) -> Any:
         """The job that begins now, if there is one; what is too much is refused."""
-        forgetting = [job for job in job_candidates if job.meta.get(FORGETS)]
-        waiting = {job.job_id: job for job in job_candidates if not job.meta.get(FORGETS)}
-        if len(waiting) > self.limits.each_waiting:
-            for one in too_many(_known(job_manager, fl_ctx), self.limits):
-                self._refuse(one, job_manager, fl_ctx)
-                waiting.pop(one.job, None)
-        chosen = forgetting[:1]
-        if waiting and not chosen:
-            begins = self._next(job_manager, fl_ctx)
-            if begins is not None and begins.job in waiting:
-                self._submitters[begins.job] = begins.submitter
-                chosen = [waiting[begins.job]]
-        return super().schedule_job(job_manager, chosen, fl_ctx)
+        known = {job.job_id: submission_of(job.meta) for job in job_candidates}
+        giving_up = {job.job_id: job for job in job_candidates if job.meta.get(FORGETS)}
+        waiting = {job.job_id: job for job in job_candidates if job.job_id not in giving_up}
+        for one in self._refused(waiting, [known[job] for job in giving_up], job_manager, fl_ctx):
+            self._refuse(one, job_manager, fl_ctx)
+            waiting.pop(one.job, None)
+            giving_up.pop(one.job, None)
+        begins = self._next(job_manager, fl_ctx) if waiting else None
+        chosen = None if begins is None else waiting.get(begins.job)
+        if begins is not None and chosen is not None:
+            self._submitters[begins.job] = begins.submitter
+        else:
+            # Where no run begins, so that nobody who gives up many of them holds others up.
+            chosen = self._next_given_up(giving_up, known)
+        return super().schedule_job(job_manager, [] if chosen is None else [chosen], fl_ctx)
+
+    def _refused(
+        self,
+        waiting: Mapping[str, Job],
+        giving_up: Sequence[Submission],
+        job_manager: JobDefManagerSpec,
+        fl_ctx: FLContext,
+    ) -> Iterator[Submission]:
+        """What is too much: runs that wait, and runs that are given up at the same time."""
+        most = self.limits.each_waiting
+        if len(waiting) > most:
+            yield from too_many(_known(job_manager, fl_ctx), self.limits)
+        before: Counter[str] = Counter()
+        for one in sorted(giving_up, key=lambda one: (one.submitted, one.job)):
+            before[one.submitter] += 1
+            if before[one.submitter] > most:
+                yield one
 
     def _next(self, job_manager: JobDefManagerSpec, fl_ctx: FLContext) -> Submission | None:
         with self.lock:
-            going = {job: self._submitters.get(job, "") for job in self.scheduled_jobs}
+            under_way = set(self.scheduled_jobs) - self._given_up.keys()
+        going = {job: self._submitters.get(job, "") for job in under_way}
         if len(going) >= self.limits.at_once:
             return None
         return next_to_begin(_known(job_manager, fl_ctx), going, self.limits)
+
+    def _next_given_up(
+        self, jobs: Mapping[str, Job], known: Mapping[str, Submission]
+    ) -> Job | None:
+        """A job that gives a run up needs no room; a submitter has one of them at a time."""
+        with self.lock:
+            under_way = set(self.scheduled_jobs)
+        self._given_up = {job: who for job, who in self._given_up.items() if job in under_way}
+        having = set(self._given_up.values())
+        for number in sorted(jobs, key=lambda job: (known[job].submitted, job)):
+            who = known[number].submitter
+            if who not in having:
+                self._given_up[number] = who
+                return jobs[number]
+        return None
 
     def _refuse(self, one: Submission, job_manager: JobDefManagerSpec, fl_ctx: FLContext) -> None:
         why = self.limits.refuses(one.submitter)
