@@ -61,6 +61,9 @@ class PlayedEngine:
     def set_cell_disconnected_cb(self, cb: Callable[[Any], None]) -> None:
         """Nobody comes or goes here."""
 
+    def add_incoming_reply_filter(self, channel: str, topic: str, cb: Callable[..., Any]) -> None:
+        """Nobody answers heartbeats here."""
+
     def register_aux_message_handler(
         self, topic: str, handler: Callable[[str, Any, Any], Any]
     ) -> None:

@@ -50,7 +50,7 @@ def test_what_a_model_does_not_have_is_said_before_anybody_is_asked(weft, hospit
     for option in (["--probabilities"], ["--threshold", "0.3"]):
         refused = weft("predict", "results/model.npz", "--joint", config, *option)
         assert refused.code == 2
-        assert "train with loss 'logistic'" in refused.err
+        assert "train with family 'binomial'" in refused.err
 
 
 @pytest.mark.parametrize(

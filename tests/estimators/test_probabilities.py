@@ -97,7 +97,7 @@ def test_a_model_from_a_file_has_probabilities_and_thresholds(model, tmp_path):
     with pytest.raises(ConfigError, match="between 0 and 1"):
         loaded.predict(frame, threshold=80.0)
     hinge = HybridClassifier(lam=LAM, gap=0.1).fit(split_of(SICK)).model_
-    with pytest.raises(ConfigError, match="train with loss 'logistic'"):
+    with pytest.raises(ConfigError, match="train with family 'binomial'"):
         hinge.predict_proba(X)
     three = HybridClassifier("logistic", lam=LAM, gap=0.1).fit(X, THREE).model_
     with pytest.raises(ConfigError, match="a threshold is for two classes"):

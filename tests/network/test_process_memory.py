@@ -11,13 +11,13 @@ from weft.network.engine import process_memory
 #: Libraries and rooms that only a run, or a site with its tables, needs.
 _OF_RUNS = ("numba", "llvmlite", "pandas", "pyarrow", "scipy", "sklearn", "tenseal", "torch",
             "weft.data", "weft.federation", "weft.losses", "weft.sums")  # fmt: skip
-#: MB of an idle coordinator that has loaded all this: about 70, where it was 210.
-_MOST = 120
+#: MB of an idle coordinator that has loaded all this, without pages of files: about 42.
+_MOST = 60
 
 #: Libraries that sites need only where a run asks for them, or never.
 _OF_NO_RUN = ("sklearn", "torch", "matplotlib", "onnx", "openpyxl", "duckdb")
-#: MB of a site that has loaded all it needs: about 250.
-_MOST_OF_SITE = 300
+#: MB of a site that has loaded all it needs, without pages of files: about 137.
+_MOST_OF_SITE = 165
 
 _COORDINATOR = """
 import nvflare
@@ -34,8 +34,14 @@ import nvflare.private.fed.app.client.client_train
 
 
 def loaded(program):
-    """MB and modules of a new process that has run a program."""
-    say = "import psutil, sys\nprint(psutil.Process().memory_info().rss // 10**6, *sys.modules)"
+    """MB and modules of a new process that has run a program.
+
+    Without pages of files: how many of these are in memory depends on how the kernel keeps them.
+    """
+    say = (
+        "import psutil, sys\nused = psutil.Process().memory_info()\n"
+        "print((used.rss - used.shared) // 10**6, *sys.modules)"
+    )
     said = subprocess.run(
         [sys.executable, "-c", program + say], capture_output=True, text=True, check=True
     ).stdout

@@ -12,6 +12,9 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from weft.storage import object_graph
 from weft.storage.object_graph import Opaque
@@ -154,7 +157,16 @@ def test_memory_that_two_arrays_share_in_part_stays_shared():
     assert other.more["high"][1] == -1.0
 
 
-@pytest.mark.parametrize("what", [threading.Lock(), blake2b(), iter([1]), (x for x in "ab")])
+@pytest.mark.parametrize(
+    "what",
+    [
+        threading.Lock(),
+        blake2b(),
+        iter([1]),
+        (x for x in "ab"),
+        Cipher(AES(bytes(16)), CTR(bytes(16))).encryptor(),
+    ],
+)
 def test_what_could_change_unseen_is_refused_by_name(what):
     root = made()
     root.more["deep"] = [what]
