@@ -165,7 +165,7 @@ class Graph:
             return ["cell", self.value(found.cell_contents, "cell")]
         if isinstance(found, msgspec.Struct):
             return ["struct", *_name_of(kind), self._attributes(found, found.__struct_fields__)]
-        if _is_ours(kind):
+        if _is_ours(kind) and not getattr(kind, "moves_unseen", False):
             return ["object", *_name_of(kind), self._attributes(found, attributes_of(found))]
         if _never_changes(kind):
             return ["opaque", *_name_of(kind)]
@@ -302,8 +302,9 @@ def _is_ours(kind: type) -> bool:
     return kind.__module__.split(".")[0].startswith(("weft", "scipy"))
 
 
-#: Of libraries whose other objects never change: streams and hashes under way move on with use.
-_MOVING = ("CipherContext", "AEADEncryptionContext", "AEADDecryptionContext", "Hash", "HMAC")
+#: Of libraries whose other objects never change: hashes under way. A cipher by blocks keeps nothing
+#: from one to the next; where it is a stream, its owner says ``moves_unseen``.
+_MOVING = ("AEADEncryptionContext", "AEADDecryptionContext", "Hash", "HMAC")
 
 
 def _never_changes(kind: type) -> bool:

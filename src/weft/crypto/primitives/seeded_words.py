@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 from math import prod
+from typing import ClassVar
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -31,6 +32,9 @@ class SeededStream:
 
     AES-256 in counter mode, under a key of its own for every label.
     """
+
+    #: Where the stream is cannot be saved, and from its start it would repeat itself.
+    moves_unseen: ClassVar[bool] = True
 
     def __init__(self, seed: bytes, label: str) -> None:
         key = blake2b(label.encode(), digest_size=32, key=seed, person=b"weft words").digest()
