@@ -236,7 +236,9 @@ def test_sealed_runs_have_standard_errors_on_any_cut(family: str, cut: str) -> N
     assert not hasattr(model, "second_moments_")
     order = [list(table.features).index(name) for name in summary.names[:-1]] + [-1]
     coef, errors = closed_form(x, y, lam, squared=family == "gaussian")
-    np.testing.assert_allclose(summary.errors, errors[order], rtol=1e-4)
+    # The mean loss, and with it the dispersion of gaussian errors, is told to some 2e-4.
+    rtol = 3e-4 if family == "gaussian" else 1e-4
+    np.testing.assert_allclose(summary.errors, errors[order], rtol=rtol)
     off = np.abs(summary.coef - coef[order])
     assert (off <= summary.distance).all()
     assert (off / errors[order]).max() < 1e-2
