@@ -37,11 +37,11 @@ _MODELS = (
     ("alone", "own", "parties alone"),
 )
 _COMMANDS = (
-    "cifar10 --data-dir DATA --seeds 3 --kinds hyfem central alone --mu2 0.3 0.5 --out runs.jsonl",
-    "cifar10 --data-dir DATA --seeds 1 --kinds fedper --out runs.jsonl",
-    "cifar10 --data-dir DATA --seeds 1 --norm group --kinds hyfem --out runs.jsonl",
+    "cifar10 --data-dir DATA --seeds 3 --kinds central alone fedper --out runs.jsonl",
+    "cifar10 --data-dir DATA --seeds 3 --kinds hyfem --mu2 0.3 0.5 1 3 --out runs.jsonl",
+    "cifar10 --data-dir DATA --seeds 3 --norm group --kinds hyfem --out runs.jsonl",
     "c1-cifar10 --data-dir DATA --seeds 3 --out runs.jsonl",
-    "c1-cifar10 --data-dir DATA --seeds 2 --norm group --kinds hyfem --out runs.jsonl",
+    "c1-cifar10 --data-dir DATA --seeds 3 --norm group --kinds hyfem --out runs.jsonl",
 )
 
 
