@@ -277,10 +277,15 @@ def _fitted(fit: FitStatistics, measures: FitMeasures, gap: float) -> FittedLoss
         family=fit.family,
         samples=fit.samples,
         total=measures.deviance / 2.0,
-        slack=slack(fit.samples, fit.lam, gap, float(np.linalg.norm(weights))),
+        slack=_slack(fit, gap, float(np.linalg.norm(weights))),
         fixed=fit.loss.name in FIXED_DISPERSION,
         dispersion=measures.dispersion,
     )
+
+
+def _slack(fit: FitStatistics, gap: float, norm: float) -> float | None:
+    found = slack(fit.samples, fit.lam, gap, norm)
+    return None if found is None else found + fit.samples * fit.loss_error
 
 
 def slack(samples: int, lam: float, gap: float, norm: float) -> float | None:

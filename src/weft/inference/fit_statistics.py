@@ -90,8 +90,9 @@ class FitStatistics(StaysHere):
         Nλ of each weight; zero for a free intercept, and for weights without a penalty.
     totals
         None: only what the certificate tells is known.
-    mean_loss
-        1/N Σ ω l(z), from the certificate; None: there is none.
+    mean_loss, loss_error
+        1/N Σ ω l(z) as a sealed run measured it, and how far that may be off; None: it is not
+        known, or there are totals.
     gap
         P − P* at most, where P is the mean loss and penalty; None: nothing is certified.
     longest_row
@@ -125,6 +126,7 @@ class FitStatistics(StaysHere):
     gap: float | None
     longest_row: float
     sites: int
+    loss_error: float = 0.0
     cells_off: float = 0.0
     label_sum: float | None = None
     proved: Certified | None = None

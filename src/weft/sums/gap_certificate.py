@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,13 @@ from weft.sums.scalar_sums import add_scalars, pack_scalars
 from weft.sums.shared_slot_layout import Layout
 
 
+class MeasuredLoss(NamedTuple):
+    """1/N Σ l at a model, and how far that may be off."""
+
+    mean: float
+    error: float
+
+
 @dataclass(frozen=True)
 class Certificate:
     """P and D of one frozen pair, per class.
@@ -52,11 +59,14 @@ class Certificate:
         The iteration after which the pair was frozen.
     primal, dual
         P(w) and D(α); P(w) − P* ≤ P(w) − D(α) for every class.
+    measured
+        Mean losses and how far they may be off, where P(w) is a bound and not what was measured.
     """
 
     iteration: int
     primal: tuple[float, ...]
     dual: tuple[float, ...]
+    measured: tuple[MeasuredLoss, ...] = ()
 
     @property
     def gap(self) -> float:

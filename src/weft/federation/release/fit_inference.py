@@ -123,6 +123,7 @@ def _fit(
     if settings.frees_intercept(bias is not None):
         penalty[-1] = 0.0
     penalty[without_penalty(names, settings)] = 0.0
+    mean_loss, loss_error = _measured(model)
     fit = FitStatistics(
         names=names,
         coef=coef,
@@ -139,7 +140,8 @@ def _fit(
         error=found.error,
         penalty=penalty,
         totals=found.totals,
-        mean_loss=_mean_loss(model, to_raw, coef, penalty / found.samples),
+        mean_loss=mean_loss,
+        loss_error=loss_error,
         gap=_gap(model),
         longest_row=found.longest_row,
         sites=len(slices),
@@ -222,9 +224,7 @@ def _gap(model: Model) -> float | None:
     return float(proof["primal"][0] - proof["dual"][0]) if proof else None
 
 
-def _mean_loss(model: Model, to_raw: Floats, coef: Floats, lam: Floats) -> float | None:
-    """P less the penalty."""
-    if not model.certificate:
-        return None
-    weights = np.linalg.solve(to_raw, coef)
-    return float(model.certificate["primal"][0]) - 0.5 * float((lam * weights**2).sum())
+def _measured(model: Model) -> tuple[float | None, float]:
+    """The mean loss that a sealed run measured, and how far it may be off; its P is a bound."""
+    found = model.certificate.get("measured")
+    return (float(found[0][0]), float(found[0][1])) if found else (None, 0.0)

@@ -25,7 +25,8 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     lam
         λ of the released model.
     certificate
-        ``primal``, ``dual`` (per class) and ``gap``; empty if there is none.
+        ``primal``, ``dual`` (per class) and ``gap``; of a sealed run ``measured`` too, the mean
+        loss and how far it may be off (per class). Empty if there is none.
     info
         Solver, parties, to whom the model goes (None: no roster says so), and its noise if any.
     """
@@ -61,6 +62,11 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 "primal": list(certificate.primal),
                 "dual": list(certificate.dual),
                 "gap": certificate.gap,
+                **(
+                    {"measured": [list(each) for each in certificate.measured]}
+                    if certificate.measured
+                    else {}
+                ),
             },
             info={
                 "solver": settings.solver,

@@ -12,6 +12,7 @@ from weft.array_types import Floats, Ints
 from weft.solvers.sealed.cut_bounds import Cut, CutBounds, Span
 from weft.solvers.sealed.digit_widths import Errors
 from weft.solvers.sealed.vector_products import VectorProducts
+from weft.sums.gap_certificate import MeasuredLoss
 
 #: A gap above which it says little of which point is the best: P is known to 1e-5 of itself only.
 _SAYS_LITTLE = 0.1
@@ -151,6 +152,12 @@ class CertifiedPoints:
         """(P − D)/P, from above."""
         primal, dual = self.proof
         return max(0.0, primal - dual) / primal if primal > 0 else 0.0
+
+    @property
+    def measured(self) -> MeasuredLoss:
+        """The mean loss at the model, which bounds of P are above and below."""
+        cut = self._cut(self._model)
+        return MeasuredLoss(cut.value, cut.value_error)
 
     def turn(self, lam: float) -> None:
         """Go on with another λ: all cuts hold, bounds begin anew."""

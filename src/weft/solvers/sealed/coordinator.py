@@ -322,10 +322,12 @@ class _Run:
     # ── what is told ──────────────────────────────────────────────────────────────────────
 
     def _certificate(self) -> Certificate:
+        problems = self._problems[: self._layout.classes]
         return Certificate(
             self._iteration,
-            tuple(problem.proof[0] for problem in self._problems[: self._layout.classes]),
-            tuple(problem.proof[1] for problem in self._problems[: self._layout.classes]),
+            tuple(problem.proof[0] for problem in problems),
+            tuple(problem.proof[1] for problem in problems),
+            tuple(problem.measured for problem in problems),
         )
 
     def _record(self, lam: float) -> None:
