@@ -114,6 +114,8 @@ def test_a_run_that_diverges_at_once_is_a_result(monkeypatch):
 
     def far(self, lam, iterations, cipher="plain"):
         settings = steps(self, lam, iterations, cipher)
+        if self.method != "fedavg":
+            return settings  # HyFDCA's, with which parties are matched once for all methods.
         return msgspec.structs.replace(settings, options={"a": 1e9, "b": 1.0})
 
     monkeypatch.setattr(Case, "settings", far)
