@@ -21,6 +21,19 @@ def _commands_built_once() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _disk_not_waited_for() -> Iterator[None]:
+    """Tests kill processes, not machines: what was written is there, and disks take their time.
+
+    What is flushed before it counts is told in ``storage/test_what_lasts.py``. Processes that tests
+    start do wait.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for sync in ("fdatasync", "fsync"):
+            patch.setattr(os, sync, lambda file: None)
+        yield
+
+
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of figures are empty: for tests that look at something else.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from functools import cache
 
 import pytest
 from pages import DOCS
@@ -26,11 +27,17 @@ def commands(page):
     return [line for line in found if re.match(r"weft [a-z]", line)]
 
 
+@cache
+def all_commands():
+    """Made from all functions and their types: that takes as long as a hundred lines."""
+    return get_command(command_line()[0])
+
+
 def problem(line):
     """What is wrong with a command; None: nothing."""
     # What a shell does with it afterwards is another matter.
     words = shlex.split(re.split(r" (?:\|\|?|&&?|>)(?: |$)", line)[0], comments=True)[1:]
-    command = get_command(command_line()[0])
+    command = all_commands()
     while words and hasattr(command, "commands"):
         known = command.commands.get(words[0])
         if known is None:

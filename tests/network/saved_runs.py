@@ -69,8 +69,6 @@ def often(envelopes=3):
         patch.multiple(liveness, **soon),
         # Folders are copied here, which a site would find out.
         patch.object(site_run, "is_original", lambda folder: True),
-        patch.object(os, "fsync", lambda file: None),
-        patch.object(os, "fdatasync", lambda file: None),
     ):
         yield
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 
 import numpy as np
@@ -53,8 +52,6 @@ def _soon(monkeypatch):
         monkeypatch.setattr(liveness, name, 0.01)
     monkeypatch.setattr(channel, "_PAUSE", 0.01)
     monkeypatch.setattr(coordination, "_PAUSE", 0.01)
-    for sync in ("fdatasync", "fsync"):
-        monkeypatch.setattr(os, sync, lambda file: None)
 
 
 def tiles():

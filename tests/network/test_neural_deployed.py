@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import re
 import subprocess
 import sys
@@ -50,8 +49,6 @@ RUN = "three-clinics-1"
 def _soon(monkeypatch):
     for name in ("_FIRST", "_LONGEST", "_BUSY"):
         monkeypatch.setattr(liveness, name, 0.002)
-    for sync in ("fdatasync", "fsync"):
-        monkeypatch.setattr(os, sync, lambda file: None)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from itertools import pairwise
@@ -40,13 +39,11 @@ SURE = {
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch):
-    """Look for parties that are away every other millisecond, and do not wait for the disk."""
+    """Look for parties that are away every other millisecond."""
     for name in ("_FIRST", "_LONGEST", "_BUSY"):
         monkeypatch.setattr(liveness, name, 0.002)
     monkeypatch.setattr(channel, "_PAUSE", 0.002)
     monkeypatch.setattr(coordination, "_PAUSE", 0.002)
-    for sync in ("fdatasync", "fsync"):
-        monkeypatch.setattr(os, sync, lambda file: None)
 
 
 class Transport(UnreliableTransport):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 from collections import Counter
 
@@ -52,13 +51,11 @@ def roster(keys, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch):
-    """Look for parties that are away every other millisecond, and do not wait for the disk."""
+    """Look for parties that are away every other millisecond."""
     for name in ("_FIRST", "_LONGEST", "_BUSY"):
         monkeypatch.setattr(liveness, name, 0.002)
     monkeypatch.setattr(network_channel, "_PAUSE", 0.002)
     monkeypatch.setattr(coordinator_run, "_WAIT", 0.002)
-    for sync in ("fdatasync", "fsync"):
-        monkeypatch.setattr(os, sync, lambda file: None)
 
 
 class Post(MemoryTransport):

@@ -5,7 +5,6 @@ The same run in one process, with what its parties drew, has the same model and 
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 
 import msgspec
@@ -67,8 +66,6 @@ def _soon(monkeypatch):
     monkeypatch.setattr(coordination, "_PAUSE", 0.01)
     for name in ("_FIRST_PAUSE", "_LONGEST_PAUSE"):
         monkeypatch.setattr(asked_in_turn, name, 0.01)
-    for sync in ("fdatasync", "fsync"):
-        monkeypatch.setattr(os, sync, lambda file: None)
 
 
 def tiles():
