@@ -168,7 +168,7 @@ class Simulation:
         gone, number = self.result.gone, self.result.model_iteration
         there = [party for name, party in self.parties.items() if name not in gone]
         asked = ReleaseRequest(model=number, everything=bool(gone))
-        slices = [party._slice(asked) for party in there]
+        slices = [party.training.slice_of_model(asked) for party in there]
         head = Head.of(self.settings, self.result, self.classes, list(self.parties), None)
         return join_slices(slices, head, overlapping=bool(gone))
 

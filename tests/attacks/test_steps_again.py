@@ -185,4 +185,4 @@ def test_nothing_is_restored_or_handed_over_while_a_party_trains():
     with pytest.raises(ProtocolError, match="which was not agreed on"):
         party._half._fall_back(None)
     with pytest.raises(ProtocolError, match="is training already"):
-        party._restore(RestoreRequest(round=10_000, iteration=1, epoch=1))
+        party.training._restore(RestoreRequest(round=10_000, iteration=1, epoch=1))

@@ -250,13 +250,13 @@ def test_a_second_model_of_a_run_is_not_released(monkeypatch):
     federation = Federation(parties(table(), "columns"), RAW)
     federation.train(SETTINGS)
     party = federation.parties["p0"]
-    asked = ReleaseRequest(model=party._noise._released[0], suboptimality=0.0)
-    first, again = (party._slice(asked).weights for _ in range(2))
+    asked = ReleaseRequest(model=party.training._noise._released[0], suboptimality=0.0)
+    first, again = (party.training.slice_of_model(asked).weights for _ in range(2))
     assert np.array_equal(first, again)
     # Weights that were trained further after the release stay where they are.
     later = party._half.weights(asked.model) + 1.0
     monkeypatch.setattr(party._half, "weights", lambda model: later)
-    assert np.array_equal(party._slice(asked).weights, first)
+    assert np.array_equal(party.training.slice_of_model(asked).weights, first)
     for forged in (
         ReleaseRequest(model=None if asked.model is not None else 77, suboptimality=0.0),
         ReleaseRequest(model=asked.model, suboptimality=0.0, everything=True),
@@ -264,4 +264,4 @@ def test_a_second_model_of_a_run_is_not_released(monkeypatch):
         ReleaseRequest(model=asked.model),
     ):
         with pytest.raises(WeftError):
-            party._slice(forged)
+            party.training.slice_of_model(forged)

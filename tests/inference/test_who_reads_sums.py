@@ -142,7 +142,7 @@ def test_a_party_tells_its_sums_of_one_model_only() -> None:
         )
     )
     party = federation.parties["site0"]
-    made = party._statistics
+    made = party.training._statistics
     again = made.share(party._half, 1)
     assert np.array_equal(again.words, made.share(party._half, 1).words)
     with pytest.raises(ProtocolError, match="of another model"):

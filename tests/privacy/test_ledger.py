@@ -354,7 +354,7 @@ def test_a_run_that_is_killed_was_booked_before_it_showed_anything(
         def close(self):
             """Killed processes close nothing."""
 
-    monkeypatch.setattr("weft.federation.party.Account", Watched)
+    monkeypatch.setattr("weft.federation.party_ledger.Account", Watched)
     monkeypatch.setattr(
         "weft.federation.local_federation.LocalChannel",
         lambda handlers, **options: real({n: on(h) for n, h in handlers.items()}, **options),

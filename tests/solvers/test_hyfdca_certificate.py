@@ -23,7 +23,7 @@ def frozen_weights(federation: Federation, features: Any, iteration: int) -> np.
     place = {name: j for j, name in enumerate(features.tolist())}
     w = np.full(len(features), np.nan)
     for party in federation.parties.values():
-        released = party._slice(ReleaseRequest(model=iteration, everything=False))
+        released = party.training.slice_of_model(ReleaseRequest(model=iteration, everything=False))
         assert INTERCEPT not in released.names
         for name, value in zip(released.names, released.weights[:, 0], strict=True):
             w[place[name]] = value

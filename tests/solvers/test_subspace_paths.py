@@ -70,7 +70,9 @@ class Run:
 
         parties: list[Any] = list(self.federation.parties.values())
         with patch.object(type(parties[0]._half), "weights", chosen):
-            slices = [party._slice(ReleaseRequest(model=stage)) for party in parties]
+            slices = [
+                party.training.slice_of_model(ReleaseRequest(model=stage)) for party in parties
+            ]
         model = join_slices(slices, self.trained.head)
         return judge.weights(model, self.split)
 

@@ -302,11 +302,10 @@ def _refused_statistics(
     for name, party in federation.parties.items():
         consent = consents[name]
         numbers: list[Told] = []
-        own = consent.own_terms.min_batch
-        least = own if own > 1 else party.view.min_batch
+        least = consent.least_told(party.view)
         guard = StatisticsGuard(least, consent.terms.allow_site_statistics, numbers.append)
         try:
-            party.checked_statistics(settings, guard)
+            party.training.checked_statistics(settings, guard)
         except ConfigError as error:
             said = str(error)
             found.append((name, f"party {name} {said}" if said.startswith("refuses") else said))
@@ -362,7 +361,7 @@ def _refused_numbers(
     )
 
     pages = ledger.book(party.name).read()
-    who = party.attendance(party.view, everyone=True)
+    who = party.ledger.attendance(party.view, everyone=True)
     if pages is None or who is None or consent.terms.allow_exposure:
         return []
     try:
@@ -382,12 +381,14 @@ def _changes(
     """Party to what its ledger says of a run over these samples after the earlier ones."""
     from functools import partial
 
+    from weft.federation.party_training import tells_of_all
+
     found: dict[str, Callable[[int], Change | None]] = {}
     for name, party in federation.parties.items():
         pages = ledger.book(name).read()
         if pages is not None:
-            everyone = party.tells_of_all(settings, party.view)
-            who = party.attendance(party.view, everyone=everyone)
+            everyone = tells_of_all(settings, party.view)
+            who = party.ledger.attendance(party.view, everyone=everyone)
             if who is not None:
                 found[name] = partial(pages.change, who)
     return found

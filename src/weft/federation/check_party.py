@@ -18,6 +18,7 @@ from weft.federation.check_messages import (
     Names,
 )
 from weft.federation.party import Party
+from weft.federation.party_training import tells_of_all
 from weft.matching.messages import ViewRequest
 from weft.matching.party_view import PartyView
 from weft.privacy.ledger.earlier_numbers import refuse_further_numbers, refuse_second_weighting
@@ -121,7 +122,7 @@ class CheckParty(Party):
         pages = self._earlier.book(self.name).read()
         shown = np.zeros(len(view.shared_rows) - 1, np.int64)
         if pages is not None:
-            who = self.attendance(view, everyone=self.tells_of_all(settings, view))
+            who = self.ledger.attendance(view, everyone=tells_of_all(settings, view))
             if who is not None:
                 yield partial(consent.check_change, partial(pages.change, who))
                 if settings.second_moments and not self._terms.allow_exposure:

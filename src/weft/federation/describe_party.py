@@ -38,7 +38,6 @@ from weft.guards.told_cells import (
     told_counts,
     told_levels,
 )
-from weft.matching.party_view import PartyView
 from weft.protocol import Message, Nothing, Phase, answer, answers
 from weft.protocol.common_question import question_digest
 from weft.protocol.message import malformed
@@ -89,10 +88,9 @@ class DescribeParty(Party):
     def exposure(self) -> str:
         return "no sum over samples or features, since columns were only described"
 
-    def _attend(self, view: PartyView) -> None:
-        """What is told is about all samples that a run would train on, as a sealed model is."""
-        if self._account is not None:
-            self._account.attend(self.attendance(view, everyone=True), self._consent.check_change)
+    @property
+    def _least(self) -> int:
+        return self._consent.least_told(self.view)
 
     def _tells(self, phase: Phase[Any, Any], reply: Message) -> bool:
         """Whether a reply counts as taking part."""
@@ -205,7 +203,7 @@ class DescribeParty(Party):
 
     def _name(self, message: NamesRequest) -> NamesReply:
         self._go_on("names", "")
-        view, sizes = self._settled_view, message.sizes
+        view, sizes = self.holdings.settled_view, message.sizes
         number = view.column_number
         known = (sizes >= 0).all() and (number < len(sizes)).all()
         if not known or (sizes[number] != view.column_sizes).any():
@@ -306,10 +304,7 @@ class DescribeParty(Party):
                 found[called[place]] = line.edges_of(places)
             return found
 
-        if self._account is None or not lines:
-            edges = cut(lambda _: np.zeros(0))
-        else:
-            edges = self._account.note_edges(cut, alone=self._terms.allow_small_changes)
+        edges = self.ledger.note_edges(cut, some=bool(lines))
         return {place: line.between(edges[called[place]]) for place, line in lines.items()}
 
     def _outcomes(self, units: Floats) -> Floats:

@@ -41,7 +41,7 @@ class SealedSeat:
         self.announced = False
 
     @property
-    def _opens_no_sum(self) -> bool:
+    def opens_no_sum(self) -> bool:
         """Whether nobody opens a sum over samples or features."""
         return self.announced
 
@@ -53,7 +53,7 @@ class SealedSeat:
     def check_view(self, view: PartyView) -> None:
         if self.announced and view.min_batch > 1 and not view.exposed.all():
             raise malformed("exposed", "is not every group, though a model tells of all of them")
-        self._consent.check_seat(view, sealed=self._opens_no_sum)
+        self._consent.check_seat(view, sealed=self.opens_no_sum)
         if not self.tells_counts(view) and view.labelled.any():
             self._insist_on_own_min_batch(view)
 
@@ -75,7 +75,7 @@ class SealedSeat:
 
         It gets totals over all label holders: where one is alone, sizes of that party's classes.
         """
-        if not self._opens_no_sum or view.label_parties > 1 or self._consent.alone(view.n_parties):
+        if not self.opens_no_sum or view.label_parties > 1 or self._consent.alone(view.n_parties):
             return True
         return self._consent.terms.allows_scalars(1)
 
@@ -124,5 +124,5 @@ class DescribedSeat(SealedSeat):
         keyring.few_scalars(True)
 
     @property
-    def _opens_no_sum(self) -> bool:
+    def opens_no_sum(self) -> bool:
         return True

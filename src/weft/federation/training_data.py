@@ -164,6 +164,11 @@ class TrainingData:
             answer(COUNT_CLASSES, self.count_classes),
         )
 
+    @property
+    def problems(self) -> int:
+        """How many weights a feature has: one, or one for each of three classes or more."""
+        return 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
+
     # ── labels ────────────────────────────────────────────────────────────────────────────
 
     def known_labels(self) -> list[NDArray[Any]]:
@@ -366,7 +371,7 @@ class TrainingData:
     def weights_of(self, model: Model) -> Floats:
         """The weights of its columns in a model, in the units it was trained in."""
         view, known = self.view, len(model.coef)
-        classes = 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
+        classes = self.problems
         if known != classes:
             raise ConfigError(
                 f"the model to start from has weights for {known} class(es), but this problem has "

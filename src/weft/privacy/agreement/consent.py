@@ -115,6 +115,14 @@ class Consent:
         """
         return _strictest([source for source in self._sources if not source.asked])
 
+    def least_told(self, view: PartyView) -> int:
+        """Of how many samples what others read must be, by its own terms, or by the run's.
+
+        Whoever else could raise its own would see what is merged, or refused, from where on.
+        """
+        own = self.own_terms.min_batch
+        return own if own > 1 else view.min_batch
+
     def _unsteered(self, asked: Terms) -> Terms:
         """Terms of a submitter, without a min_batch where this party has one of its own.
 
