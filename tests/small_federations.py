@@ -184,7 +184,7 @@ class Simulation:
         found = {}
         for name, party in self.parties.items():
             party._cipher.begin(request)
-            count = len(totals.layout.of(name))
+            count = len(totals.layout.own[name])
             found[name] = np.zeros((count, totals.width), np.int64)
             if name in blocks:
                 found[name] = party._cipher.reveal(

@@ -16,7 +16,7 @@ from test_lone_contributions import FAST, SLOW, after_a_run, attack
 from weft.crypto.ciphers.block_format import SIGN
 from weft.errors import ProtocolError, WeftError
 from weft.guards import Terms
-from weft.protocol.common_question import question_digest
+from weft.protocol.message_bytes import question_digest
 from weft.solvers.hyfdca.messages import FusedRequest, StepRequest
 from weft.solvers.subspace.messages import SearchRequest
 from weft.sums.messages import PAIR_LOSSES, PAIR_PRODUCTS, PairLossesRequest, PairProductsRequest

@@ -35,7 +35,7 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
 from weft.matching.confirm_cohort_sheets import Confirmation
 from weft.matching.confirmed_count import CountCheck
-from weft.protocol.common_question import Question
+from weft.protocol.message_bytes import Question
 from weft.protocol.shared_fields import CARD, PadLinks, Participants, SumRequest
 from weft.solvers.settings import Settings
 

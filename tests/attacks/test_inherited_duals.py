@@ -14,7 +14,7 @@ from scene import by_rows, table_of
 from staging import FastStage, scalars
 
 from weft.errors import ProtocolError
-from weft.protocol import common_question
+from weft.protocol import message_bytes
 from weft.solvers.settings import Settings
 from weft.solvers.subspace import party as subspace_party
 from weft.solvers.subspace import party_hyfdca_fallback
@@ -75,7 +75,7 @@ def without_the_number(message, before=b""):
     """What was asked, whichever fallback it named."""
     if isinstance(message, InheritRequest):
         message = replace(message, inherit=replace(message.inherit, number=0))
-    return common_question.question_digest(message, before)
+    return message_bytes.question_digest(message, before)
 
 
 def test_own_scalars_follow_where_parties_take_over_from_other_fallbacks(monkeypatch, record):

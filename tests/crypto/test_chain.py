@@ -132,7 +132,7 @@ class Record:
         self._learn(party, message)
         pads = message.pads(self.kind) or PadLinks()
         minus, knots = pads.chain, read_table(pads.chain_sets)
-        held = self.layout.of(party)
+        held = self.layout.own[party]
         cohorts = self.layout.cohorts[self.layout.group[party]].tolist()
         for local in slots:
             slot = int(held[local])
@@ -227,7 +227,7 @@ def running_sums(cipher, kind, windows, width, steps):
     layout = here.columns if kind == "v" else here.rows
     totals = RunningTotals(kind, layout, width, here.adder, windows=windows)
     parts = {
-        p: Contribution(kind, len(layout.of(p)), width, BOUND, here.ciphers[p], windows=windows)
+        p: Contribution(kind, len(layout.own[p]), width, BOUND, here.ciphers[p], windows=windows)
         for p in here.parties
     }
     record, sent = Record(kind, layout), {}
@@ -240,7 +240,7 @@ def running_sums(cipher, kind, windows, width, steps):
         here.begin(messages)
         replies, quiet = {}, names_of(here, silent)
         for party, message in messages.items():
-            held = layout.of(party)
+            held = layout.own[party]
             if not len(held):
                 continue
             slots = np.flatnonzero(meant[held]).astype(np.int32) if windows else None
@@ -264,11 +264,11 @@ def assert_everybody_reads_the_sum(here, totals, parts, sent, random):
     layout, width = totals.layout, totals.width
     expected = np.zeros((layout.n_shared, width), np.int64)
     for party, part in parts.items():
-        expected[layout.of(party)] += part.sent
+        expected[layout.own[party]] += part.sent
     messages = here.request(here.parties)
     here.begin(messages)
     for party, part in parts.items():
-        held = layout.of(party)
+        held = layout.own[party]
         if not len(held):
             continue
         windows = part._tails is not None
@@ -310,11 +310,11 @@ def posts(cipher, steps):
     here = world(cipher)
     layout = here.rows
     board = LatestValues("alpha", layout, 1, here.adder)
-    wires = {p: Wire("alpha", len(layout.of(p)), BOUND, here.ciphers[p]) for p in here.parties}
+    wires = {p: Wire("alpha", len(layout.own[p]), BOUND, here.ciphers[p]) for p in here.parties}
     record = Record("alpha", layout)
     now = np.zeros((layout.n_shared, 1))
     seen = dict.fromkeys(here.parties, 0)
-    copies = {p: np.zeros((len(layout.of(p)), 1)) for p in here.parties}
+    copies = {p: np.zeros((len(layout.own[p]), 1)) for p in here.parties}
     for iteration, (asked, silent, seed) in enumerate(steps, 1):
         random = np.random.default_rng(seed)
         messages = here.request(names_of(here, asked))
@@ -328,7 +328,7 @@ def posts(cipher, steps):
         here.begin(messages)
         replies = {}
         for party, message in messages.items():
-            held = layout.of(party)
+            held = layout.own[party]
             mine = np.isin(layout.cohort_of[held], [c for c, p in speaker.items() if p == party])
             slots = np.flatnonzero(mine & (random.random(len(held)) < 0.6)).astype(np.int32)
             if not len(slots) and not message.chained("alpha"):
@@ -350,7 +350,7 @@ def posts(cipher, steps):
             copies[party][slots] = wires[party].open(block, 1, slots)
         for party in readers:
             seen[party] = iteration
-            np.testing.assert_array_equal(copies[party], now[layout.of(party)])
+            np.testing.assert_array_equal(copies[party], now[layout.own[party]])
     return record
 
 
@@ -382,7 +382,7 @@ def test_posted_values_are_read_under_lattices_too(steps):
 def proposals(cipher, width, steps):
     here = world(cipher)
     layout = here.rows
-    wires = {p: Wire("delta", len(layout.of(p)), BOUND, here.ciphers[p]) for p in here.parties}
+    wires = {p: Wire("delta", len(layout.own[p]), BOUND, here.ciphers[p]) for p in here.parties}
     for iteration, (asked, silent, seed) in enumerate(steps, 1):
         random = np.random.default_rng(seed)
         record = Record("delta", layout)
@@ -395,7 +395,7 @@ def proposals(cipher, width, steps):
         proposed = np.zeros(layout.n_shared, bool)
         replies = {}
         for party, message in messages.items():
-            held = layout.of(party)
+            held = layout.own[party]
             slots = np.flatnonzero(random.random(len(held)) < 0.5).astype(np.int32)
             if not len(held) or (not len(slots) and not message.chained("delta")):
                 continue
@@ -414,7 +414,7 @@ def proposals(cipher, width, steps):
         here.begin(messages)
         found = sums.proposed(here.parties)
         for party in here.parties:
-            held = layout.of(party)
+            held = layout.own[party]
             slots, block = found.get(party, (np.zeros(0, np.int32), None))
             np.testing.assert_array_equal(np.flatnonzero(proposed[held]), slots)
             if block is not None:

@@ -25,7 +25,7 @@ from guarded import (
 from covering import cover, some_of
 from weft.data import SPLITS
 from weft.guards import OPEN, Terms
-from weft.solvers.hyfdca.sample_drawing import CohortDrawing
+from weft.solvers.hyfdca.local_methods import CohortDrawing
 from weft.solvers.settings import Settings
 
 LEAST = PLAIN.min_batch

@@ -22,7 +22,7 @@ from weft.guards.terms import MODES
 from weft.matching.confirmed_facts import facts_of
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.refusals import check_seat, check_settings
-from weft.protocol.common_question import Question
+from weft.protocol.message_bytes import Question
 from weft.solvers.settings import Settings
 
 BREAST = table_of("breast_cancer", 180)

@@ -50,10 +50,10 @@ def assert_both_sides_agree(simulation):
     opened = {totals.kind: simulation.opened(totals) for totals in (run.z, run.v, run.alpha)}
     for name in roster.parties:
         half = simulation.half(name)
-        sent["z"][run.z.layout.of(name)] += half.z_sum.sent
-        sent["v"][run.v.layout.of(name)] += half.v_sum.sent
+        sent["z"][run.z.layout.own[name]] += half.z_sum.sent
+        sent["v"][run.v.layout.own[name]] += half.v_sum.sent
         # A party that missed iterations is told of them when it returns.
-        rows = run.alpha.layout.of(name)
+        rows = run.alpha.layout.own[name]
         told = run.alpha.changed.stamp[rows] <= run.seen[name]
         posted = half.alpha_wire._format.decode(opened["alpha"][name])
         assert np.array_equal(half.alpha[: len(rows)][told], posted[told]), name
@@ -65,8 +65,8 @@ def assert_both_sides_agree(simulation):
         if run.seen[name] == run.iteration:
             assert np.allclose(on_grid, half.v[: len(on_grid)] / roster.n_samples, atol=1e-11), name
     for name in roster.parties:
-        assert np.array_equal(opened["z"][name], sent["z"][run.z.layout.of(name)]), name
-        assert np.array_equal(opened["v"][name], sent["v"][run.v.layout.of(name)]), name
+        assert np.array_equal(opened["z"][name], sent["z"][run.z.layout.own[name]]), name
+        assert np.array_equal(opened["v"][name], sent["v"][run.v.layout.own[name]]), name
 
 
 def assert_certified_as_centrally(simulation):

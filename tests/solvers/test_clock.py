@@ -2,7 +2,7 @@
 
 from weft.protocol import LocalChannel, Reading
 from weft.solvers.base import Record, Result
-from weft.solvers.stopping import Clock
+from weft.solvers.run_loop import Clock
 
 
 class Told(LocalChannel):

@@ -150,14 +150,14 @@ def test_the_sums_at_the_hand_over_are_still_those_of_everyone(solver, loss, aft
         half, tile = party._half.fallbacks.newest.half, party.data.tiles[0]
         columns = [column[feature] for feature in tile.features.tolist()]
         assert half.w[party.view.tile_columns[0], 0] == pytest.approx(w[columns], abs=1e-9)
-        v_total = run.v.store.words.view(np.int64)[run.v.layout.of(name)]
+        v_total = run.v.store.words.view(np.int64)[run.v.layout.own[name]]
         assert v_total[:, 0] * half.v_sum._format.unit / LAM == pytest.approx(
             half.w[: party.view.n_shared_columns, 0], abs=1e-7
         )
         rows = [place[sample] for sample in tile.ids.tolist()]
         z_total = np.zeros(party.view.n_rows)
         z_total[: party.view.n_shared_rows] = (
-            run.z.store.words.view(np.int64)[run.z.layout.of(name)][:, 0] * half.z_sum._format.unit
+            run.z.store.words.view(np.int64)[run.z.layout.own[name]][:, 0] * half.z_sum._format.unit
         )
         assert z_total[party.view.tile_rows[0]] == pytest.approx(z[rows], abs=1e-7)
 

@@ -274,12 +274,12 @@ class Trio:
 
     def wires(self, kind, bound=BOUND):
         layout = self.layout(kind)
-        return {p: Wire(kind, len(layout.of(p)), bound, c) for p, c in self.ciphers.items()}
+        return {p: Wire(kind, len(layout.own[p]), bound, c) for p, c in self.ciphers.items()}
 
     def contributions(self, kind="z", width=1, *, windows=False):
         layout = self.layout(kind)
         return {
-            p: Contribution(kind, len(layout.of(p)), width, BOUND, c, windows=windows)
+            p: Contribution(kind, len(layout.own[p]), width, BOUND, c, windows=windows)
             for p, c in self.ciphers.items()
         }
 
@@ -295,7 +295,7 @@ class Trio:
         self.ask()
         return {
             party: self.ciphers[party].reveal(
-                Incoming(totals.kind, None, len(totals.layout.of(party)), totals.width, block)
+                Incoming(totals.kind, None, len(totals.layout.own[party]), totals.width, block)
             )
             for party, block in totals.blocks(HELD).items()
         }
@@ -322,7 +322,7 @@ def test_each_party_is_given_only_its_own_shared_slots():
     assert {p: read_block(b, p).slots for p, b in blocks.items()} == {"a": 3, "b": 5, "c": 3}
     for party, block in blocks.items():
         mine = integers(block)
-        assert np.array_equal(mine[:, 0], layout.of(party) + 100)
+        assert np.array_equal(mine[:, 0], layout.own[party] + 100)
         assert totals.take(party) == block
         some = np.array([2, 0], np.int32)
         assert np.array_equal(integers(totals.take(party, some)), mine[some])
@@ -355,7 +355,7 @@ def test_linked_sums_hold_everyones_last_contribution_whoever_falls_silent(
     totals = trio.totals(kind, width, windows=windows)
     parties = trio.contributions(kind, width, windows=windows)
     layout = totals.layout
-    latest = {p: np.zeros((len(layout.of(p)), width)) for p in HELD}
+    latest = {p: np.zeros((len(layout.own[p]), width)) for p in HELD}
 
     def request(asked, silent, chosen):
         messages = new_request(trio.adder, asked)
@@ -367,7 +367,7 @@ def test_linked_sums_hold_everyones_last_contribution_whoever_falls_silent(
             trio.ciphers[party].begin(message)
             slots = None
             if windows:
-                slots = np.flatnonzero(np.isin(layout.of(party), chosen)).astype(np.int32)
+                slots = np.flatnonzero(np.isin(layout.own[party], chosen)).astype(np.int32)
             where = slice(None) if slots is None else slots
             values = rng.normal(size=latest[party][where].shape)
             pads = getattr(message, f"{kind}_pads")
@@ -386,10 +386,10 @@ def test_linked_sums_hold_everyones_last_contribution_whoever_falls_silent(
         expected = np.zeros((layout.n_shared, width), np.int64)
         scale = FixedPoint(BOUND, kind).scale
         for party, values in latest.items():
-            expected[layout.of(party)] += np.rint(values * scale).astype(np.int64)
+            expected[layout.own[party]] += np.rint(values * scale).astype(np.int64)
             assert np.array_equal(parties[party].sent, np.rint(values * scale))
         for party, opened in trio.read(totals).items():
-            assert np.array_equal(opened, expected[layout.of(party)]), party
+            assert np.array_equal(opened, expected[layout.own[party]]), party
 
     for asked, silent, chosen in requests:
         request(asked, silent, chosen)
@@ -415,7 +415,7 @@ def test_only_who_leads_a_cohort_is_told_of_pads_and_only_of_those_that_changed(
         replies = {}
         for party, message in messages.items():
             trio.ciphers[party].begin(message)
-            slots = np.flatnonzero(np.isin(totals.layout.of(party), chosen)).astype(np.int32)
+            slots = np.flatnonzero(np.isin(totals.layout.own[party], chosen)).astype(np.int32)
             block = parties[party].increment(np.ones((len(slots), 1)), message.z_pads, slots)
             replies[party] = SumsReply(z=block, z_slots=slots)
         totals.add(replies)
@@ -423,7 +423,7 @@ def test_only_who_leads_a_cohort_is_told_of_pads_and_only_of_those_that_changed(
         return {p: int(told.news.lengths.sum()) for p, told in pads.items() if told.news}
 
     order = totals.layout
-    shared = {name: set(order.of(name).tolist()) for name in HELD}
+    shared = {name: set(order.own[name].tolist()) for name in HELD}
     three = shared["a"] & shared["b"] & shared["c"]
     two, last = (shared["a"] & shared["b"]) - three, (shared["b"] & shared["c"]) - three
     every = sorted(two | three | last)
@@ -449,7 +449,7 @@ def test_proposals_are_summed_where_somebody_made_one_and_reach_holders_only(cip
     expected = np.zeros((layout.n_shared, width))
     named, replies = np.zeros(layout.n_shared, bool), {}
     for party in rng.permutation(list(HELD))[: rng.integers(1, 4)].tolist():
-        mine = layout.of(party)
+        mine = layout.own[party]
         slots = np.flatnonzero(rng.random(len(mine)) < 0.5).astype(np.int32)
         if not len(slots):
             continue
@@ -461,9 +461,9 @@ def test_proposals_are_summed_where_somebody_made_one_and_reach_holders_only(cip
     proposals.add(replies, 1, round_)
     trio.ask()
     told = proposals.proposed(HELD)
-    assert set(told) == {p for p in HELD if named[layout.of(p)].any()}
+    assert set(told) == {p for p in HELD if named[layout.own[p]].any()}
     for party, (slots, block) in told.items():
-        mine = layout.of(party)
+        mine = layout.own[party]
         assert mine[slots].tolist() == [s for s in mine.tolist() if named[s]]
         assert np.array_equal(wires[party].open(block, width, slots), expected[mine[slots]])
 
@@ -496,7 +496,7 @@ class Posting:
         found = {}
         for party, (slots, block) in board.changes(dict.fromkeys(HELD, since)).items():
             values = self.wires[party].open(block, board.width, slots)
-            mine = self.layout.of(party)[slots]
+            mine = self.layout.own[party][slots]
             found[party] = dict(zip(mine.tolist(), values.tolist(), strict=True))
         return found
 
@@ -504,8 +504,8 @@ class Posting:
 @pytest.mark.parametrize("cipher", CIPHERS)
 def test_only_slots_that_changed_since_are_handed_out(cipher):
     posting = Posting(cipher)
-    slot = int(posting.layout.of("a")[2])
-    holders = [p for p in HELD if slot in posting.layout.of(p)]
+    slot = int(posting.layout.own["a"][2])
+    holders = [p for p in HELD if slot in posting.layout.own[p]]
     posting.post(4, a=([2], [5.0]))
     assert posting.changes(3) == {p: {slot: [5.0]} for p in holders}
     assert posting.changes(4) == {}
@@ -514,15 +514,15 @@ def test_only_slots_that_changed_since_are_handed_out(cipher):
 @pytest.mark.parametrize("cipher", CIPHERS)
 def test_a_post_takes_the_place_of_older_ones_whoever_made_them(cipher):
     posting = Posting(cipher, 2)
-    both = np.intersect1d(posting.layout.of("a"), posting.layout.of("b")).tolist()
-    of_a = [posting.layout.of("a").tolist().index(s) for s in both]
-    of_b = [posting.layout.of("b").tolist().index(s) for s in both]
+    both = np.intersect1d(posting.layout.own["a"], posting.layout.own["b"]).tolist()
+    of_a = [posting.layout.own["a"].tolist().index(s) for s in both]
+    of_b = [posting.layout.own["b"].tolist().index(s) for s in both]
     posting.post(1, a=(of_a, [[s, 1.0] for s in both]))
     posting.post(2, b=(of_b[1:], [[s, 2.0] for s in both[1:]]))
     posting.post(3, a=(of_a[2:], [[s, 3.0] for s in both[2:]]))
     newest = {both[0]: [both[0], 1.0], both[1]: [both[1], 2.0], both[2]: [both[2], 3.0]}
     for party, found in posting.changes(0).items():
-        mine = posting.layout.of(party).tolist()
+        mine = posting.layout.own[party].tolist()
         assert found == {s: v for s, v in newest.items() if s in mine}
     assert posting.changes(2)["b"] == {both[2]: [both[2], 3.0]}
 
@@ -532,7 +532,7 @@ def test_a_copy_of_a_board_stays_while_the_original_moves_on(cipher):
     posting = Posting(cipher)
     posting.post(1, a=([0, 1, 2], [1.0, 2.0, 3.0]))
     kept = posting.board.copy()
-    foreign = int(np.flatnonzero(~np.isin(posting.layout.of("c"), posting.layout.of("a")))[0])
+    foreign = int(np.flatnonzero(~np.isin(posting.layout.own["c"], posting.layout.own["a"]))[0])
     posting.post(2, a=([0, 1, 2], [4.0, 5.0, 6.0]), c=([foreign], [7.0]))
     assert sorted(posting.changes(0)["a"].values()) == [[4.0], [5.0], [6.0]]
     assert sorted(posting.changes(0, kept)["a"].values()) == [[1.0], [2.0], [3.0]]
@@ -587,7 +587,9 @@ def test_whole_blocks_and_some_slots_may_come_from_different_parties_in_one_phas
         messages = trio.ask(("a", "b"))
         totals.invite(messages)
         layout = totals.layout
-        of_b = np.flatnonzero(np.isin(layout.of("b"), layout.of("a"))).astype(np.int32)[::-1].copy()
+        of_b = (
+            np.flatnonzero(np.isin(layout.own["b"], layout.own["a"])).astype(np.int32)[::-1].copy()
+        )
         block = np.arange(3.0 * width).reshape(3, width) + 1
         some = np.full((len(of_b), width), 10.0)
         replies = {
@@ -598,11 +600,11 @@ def test_whole_blocks_and_some_slots_may_come_from_different_parties_in_one_phas
         }
         totals.add(replies if first == "a" else dict(reversed(replies.items())), 1)
         expected = np.zeros((layout.n_shared, width))
-        expected[layout.of("a")] += block
-        expected[layout.of("b")[of_b]] += 10
+        expected[layout.own["a"]] += block
+        expected[layout.own["b"][of_b]] += 10
         scale = FixedPoint(BOUND, "z").scale
         for party, opened in trio.read(totals).items():
-            assert np.array_equal(opened, expected[layout.of(party)] * scale)
+            assert np.array_equal(opened, expected[layout.own[party]] * scale)
 
 
 @pytest.mark.parametrize("participation", ["everyone", 0.75])

@@ -26,8 +26,8 @@ from weft.crypto.primitives.wide_integers import unpacked, whole_numbers
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import OPEN, Terms
-from weft.protocol.common_question import Question
 from weft.protocol.message import SCALAR_BYTES
+from weft.protocol.message_bytes import Question
 
 _WIDTH = SCALAR_BYTES
 #: From so many scalars on, arrays are quicker than Python's whole numbers.

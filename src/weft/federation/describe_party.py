@@ -39,8 +39,8 @@ from weft.guards.told_cells import (
     told_levels,
 )
 from weft.protocol import Message, Nothing, Phase, answer, answers
-from weft.protocol.common_question import question_digest
 from weft.protocol.message import malformed
+from weft.protocol.message_bytes import question_digest
 from weft.sums.local_table import counted_once
 from weft.sums.masked_maxima import LargestParty
 from weft.sums.messages import DigitReply, DigitRequest

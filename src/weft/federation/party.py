@@ -309,9 +309,11 @@ class Party:
             raise ProtocolError(f"phase '{name}' came with a message of another phase")
         if self._draws.lasting:
             self._draws.hear(name, pack(fields_of(message)))
-        self._consent.check_company(message)
+        if self._consent.roster is not None:
+            self._consent.check_company(message)
         self._cipher.begin(message, name)
-        self._seat.before(phase, lambda: self.view)
+        if self._seat.announced:
+            self._seat.before(phase, lambda: self.view)
         reply = found.handle(message)
         if name in self._answers:
             self.training.under_way = True

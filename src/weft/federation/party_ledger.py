@@ -42,6 +42,8 @@ class PartyLedger:
 
     Attributes
     ----------
+    kept
+        Whether there is a ledger.
     transformation
         How its columns became numbers, so far as that is agreed on.
     """
@@ -58,7 +60,7 @@ class PartyLedger:
     ) -> None:
         self._consent, terms = consent, consent.terms
         self._tiles, self._beside = tuple(tiles), beside
-        self.transformation = transformation
+        self.kept, self.transformation = ledger is not None, transformation
         self._account = (
             None
             if ledger is None
@@ -71,11 +73,6 @@ class PartyLedger:
                 draws=draws,
             )
         )
-
-    @property
-    def kept(self) -> bool:
-        """Whether there is a ledger."""
-        return self._account is not None
 
     def open(
         self, view: PartyView, ids: Sequence[NDArray[np.object_]], sum_counter: SumCounter

@@ -80,9 +80,7 @@ class SealedSeat:
         return self._consent.terms.allows_scalars(1)
 
     def before(self, phase: Phase[Any, Any], view: Callable[[], PartyView]) -> None:
-        """Insist on terms before a phase that opens sums."""
-        if not self.announced:
-            return
+        """Insist on terms before a phase that opens sums, where training is on shares."""
         if phase.name in _ROW_PHASES:
             self._consent.check_seat(view())
         elif phase.name in _COLUMN_PHASES and view().shares_columns:

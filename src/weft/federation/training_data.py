@@ -36,8 +36,8 @@ from weft.matching.party_view import PartyView
 from weft.matching.tokens import encode_labels
 from weft.privacy.ledger.earlier_folds import FoldCut
 from weft.protocol import Answer, Nothing, answer, answers
-from weft.protocol.common_question import question_digest
 from weft.protocol.message import malformed
+from weft.protocol.message_bytes import question_digest
 from weft.solvers.base import ModelShare, MomentShare, MomentShares
 from weft.solvers.party_context import GivenValues
 from weft.solvers.settings import Settings

@@ -11,7 +11,7 @@ from scipy.special import expit, xlog1py, xlogy
 
 from weft.losses.base import Array, Flags, Loss, check_parameter
 from weft.losses.compiled_loops import hinge_table
-from weft.losses.dual_steps import logistic_step, margin_step
+from weft.losses.dual_steps import compiled, logistic_step, margin_step
 from weft.losses.logistic_table import logistic_table
 
 
@@ -53,7 +53,7 @@ class Hinge(MarginLoss):
 
     def dual_step(self, alpha: Array, z: Array, y: Array, q: Array | float) -> Array:
         """Return y·clip(yα + (1 − yz)/q, 0, 1)."""
-        return margin_step(alpha, z, y, q, 0.0, 1.0)
+        return compiled(margin_step)(alpha, z, y, q, 0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class SmoothedHinge(MarginLoss):
 
     def dual_step(self, alpha: Array, z: Array, y: Array, q: Array | float) -> Array:
         """Return y·clip(yα + (1 − yz − g yα)/(q + g), 0, 1)."""
-        return margin_step(alpha, z, y, q, self.g, 1.0)
+        return compiled(margin_step)(alpha, z, y, q, self.g, 1.0)
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class SquaredHinge(MarginLoss):
 
     def dual_step(self, alpha: Array, z: Array, y: Array, q: Array | float) -> Array:
         """Return y·max(0, yα + (1 − yz − yα)/(1 + q))."""
-        return margin_step(alpha, z, y, q, 1.0, math.inf)
+        return compiled(margin_step)(alpha, z, y, q, 1.0, math.inf)
 
 
 @dataclass(frozen=True)
@@ -178,4 +178,4 @@ class Logistic(MarginLoss):
 
     def dual_step(self, alpha: Array, z: Array, y: Array, q: Array | float) -> Array:
         """Return y·p, where p solves log(p/(1−p)) + yz + q(p − yα) = 0, by Newton's method."""
-        return logistic_step(alpha, z, y, q)
+        return compiled(logistic_step)(alpha, z, y, q)

@@ -15,14 +15,14 @@ import numpy as np
 
 from weft.errors import ConfigError
 from weft.losses.base import Loss
-from weft.losses.dual_steps import FORMULAS
+from weft.losses.dual_steps import deviation_step, logistic_step, margin_step, tube_step
 
 MARGIN, DEVIATION, TUBE, LOGISTIC = range(4)
 
-_margin = numba.njit(cache=True)(FORMULAS["margin"])
-_deviation = numba.njit(cache=True)(FORMULAS["deviation"])
-_tube = numba.njit(cache=True)(FORMULAS["tube"])
-_logistic = numba.njit(cache=True)(FORMULAS["logistic"])
+_margin = numba.njit(cache=True)(margin_step)
+_deviation = numba.njit(cache=True)(deviation_step)
+_tube = numba.njit(cache=True)(tube_step)
+_logistic = numba.njit(cache=True)(logistic_step)
 
 
 class Formula(NamedTuple):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from inspect import signature
 
 from weft.losses.base import Array
@@ -27,33 +28,21 @@ _LEAST_CURVATURE = 1e-150
 _LAST_MOVE = 1e-8
 
 
-#: The formulas themselves, for loops that are compiled as a whole.
-FORMULAS: dict[str, Callable[..., float]] = {}
-
-
-def _compiled(formula: Callable[..., float]) -> Callable[..., Array]:
+@cache
+def compiled(formula: Callable[..., float]) -> Callable[..., Array]:
     """Turn a formula for one element into a ufunc, kept on disk for the next process.
 
-    It is compiled (or loaded) at its first call: numba takes a second to start, which a
+    It is compiled (or loaded) when it is first wanted: numba takes a second to start, which a
     command that only reads the name of a loss should not wait for.
     """
+    import numba
+
     types = ", ".join(["float64"] * len(signature(formula).parameters))
-    ufunc: Callable[..., Array] | None = None
-
-    def step(*arguments: Array | float) -> Array:
-        nonlocal ufunc
-        if ufunc is None:
-            import numba
-
-            vectorize = numba.vectorize([f"float64({types})"], cache=True)  # type: ignore[no-untyped-call]
-            ufunc = vectorize(formula)
-        return ufunc(*arguments)
-
-    FORMULAS[formula.__name__.removesuffix("_step")] = formula
-    return step
+    vectorize = numba.vectorize([f"float64({types})"], cache=True)  # type: ignore[no-untyped-call]
+    ufunc: Callable[..., Array] = vectorize(formula)
+    return ufunc
 
 
-@_compiled
 def margin_step(alpha: float, z: float, y: float, q: float, g: float, bound: float) -> float:
     """Return y·clip(yα + (1 − yz − g yα)/(q + g), 0, bound)."""
     p = y * alpha
@@ -65,7 +54,6 @@ def margin_step(alpha: float, z: float, y: float, q: float, g: float, bound: flo
     return y * p
 
 
-@_compiled
 def deviation_step(alpha: float, z: float, y: float, q: float, g: float, bound: float) -> float:
     """Return clip(α + (y − z − gα)/(q + g), −bound, bound)."""
     a = alpha + (y - z - g * alpha) / max(q + g, _LEAST_CURVATURE)
@@ -76,7 +64,6 @@ def deviation_step(alpha: float, z: float, y: float, q: float, g: float, bound: 
     return a
 
 
-@_compiled
 def tube_step(alpha: float, z: float, y: float, q: float, epsilon: float) -> float:
     """Return clip(soft(α + (y − z)/q, ε/q), −1, 1), soft(s, r) = sign(s)·max(|s| − r, 0).
 
@@ -93,7 +80,6 @@ def tube_step(alpha: float, z: float, y: float, q: float, epsilon: float) -> flo
     return 0.0 if from_above <= 0.0 else from_above
 
 
-@_compiled
 def logistic_step(alpha: float, z: float, y: float, q: float) -> float:
     """Return y·p, where p = yα⁺ solves log(p/(1−p)) + yz + q(p − yα) = 0.
 

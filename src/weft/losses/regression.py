@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.losses.base import Array, Flags, Loss, check_parameter
 from weft.losses.compiled_loops import tube_table
-from weft.losses.dual_steps import deviation_step, tube_step
+from weft.losses.dual_steps import compiled, deviation_step, tube_step
 
 
 class DeviationLoss(Loss):
@@ -50,7 +50,7 @@ class Squared(DeviationLoss):
 
     def dual_step(self, alpha: Array, z: Array, y: Array, q: Array | float) -> Array:
         """Return α + (y − z − α)/(1 + q)."""
-        return deviation_step(alpha, z, y, q, 1.0, math.inf)
+        return compiled(deviation_step)(alpha, z, y, q, 1.0, math.inf)
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class EpsilonInsensitive(DeviationLoss):
 
     def dual_step(self, alpha: Array, z: Array, y: Array, q: Array | float) -> Array:
         """Return clip(soft(α + (y − z)/q, ε/q), −1, 1), soft(s, r) = sign(s)·max(|s| − r, 0)."""
-        return tube_step(alpha, z, y, q, self.epsilon)
+        return compiled(tube_step)(alpha, z, y, q, self.epsilon)
 
 
 @dataclass(frozen=True)
@@ -150,4 +150,4 @@ class Huber(DeviationLoss):
 
     def dual_step(self, alpha: Array, z: Array, y: Array, q: Array | float) -> Array:
         """Return clip(α + (y − z − gα)/(q + g), −1, 1)."""
-        return deviation_step(alpha, z, y, q, self.g, 1.0)
+        return compiled(deviation_step)(alpha, z, y, q, self.g, 1.0)

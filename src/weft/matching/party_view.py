@@ -106,7 +106,7 @@ class ToldView(Part, kw_only=True, eq=False, dict=True):
     other_size: Annotated[Ints, _OTHERS]
     other_start: Annotated[Ints, _OTHERS]
 
-    @property
+    @cached_property
     def n_rows(self) -> int:
         return int(self.cohort_start[-1])
 
@@ -135,14 +135,6 @@ class ToldView(Part, kw_only=True, eq=False, dict=True):
     def row_cohort(self) -> NDArray[np.int32]:
         """Per local row, the position of its cohort in this view."""
         return np.repeat(np.arange(len(self.sizes)), self.sizes).astype(np.int32)
-
-    def speaks(self, flags: Flags | None) -> bool:
-        """Whether a party with these flags, one per cohort, posts values of a shared cohort.
-
-        None: it posts those of all.
-        """
-        shared = len(self.shared_rows) - 1
-        return shared > 0 and (flags is None or bool(flags[:shared].any()))
 
 
 class PartyView(ToldView, kw_only=True, eq=False, dict=True):

@@ -46,7 +46,7 @@ class Meaning:
         It means the same in all phases, so that an overview need not tell them apart.
     alike
         All parties that are asked are told the same, and masks depend on it
-        (:mod:`weft.protocol.common_question`).
+        (:mod:`weft.protocol.message_bytes`).
     """
 
     form: Form

@@ -2,18 +2,21 @@
 
 A message is a flat dictionary, so its bytes are a version mark and a MessagePack map in which an
 array is its type, shape and buffer. Nothing in it can name code: unpacking builds plain values
-or refuses.
+or refuses. What a request asks of all parties alike goes by its bytes too: a hash of them is in the
+masks under the answers.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cache
+from hashlib import blake2b
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from weft.errors import ProtocolError
-from weft.protocol.message import Fields, OnDevice, Value
+from weft.protocol.message import Fields, Message, OnDevice, Part, Value, declared
 
 _VERSION = b"WEFT1"
 #: Array types that may travel, by their code in NumPy: whole numbers, floats, flags, text.
@@ -23,6 +26,8 @@ _KINDS = "iufbU"
 #: Values that travel as they are.
 _PLAIN = frozenset({bool, int, float, str, bytes})
 
+#: Bytes of a question's hash.
+_HASH_BYTES = 32
 #: No axis of an array is longer.
 _LONGEST = 1 << 36
 
@@ -80,3 +85,66 @@ def _value(kind: str, value: Any) -> Value:
         raise ValueError("an array has a length that cannot be")
     # A copy: the receiver may write into what it was sent.
     return np.frombuffer(parts.data, dtype).reshape(parts.shape).copy()
+
+
+# ── what all are asked alike ──────────────────────────────────────────────────────────────
+#
+# A total over parties that were asked different things, at other points or with other steps, would
+# tell how one of them differs. Such totals must not be readable.
+
+
+class Question(NamedTuple):
+    """What masks are for; a party answers it once.
+
+    Attributes
+    ----------
+    phase
+        The phase that the party is in.
+    number
+        Which of its answers in that phase this is.
+    lasting
+        Whether the number counts turns that several requests may ask for, or single requests.
+    asked
+        A hash of what all parties were asked alike.
+    """
+
+    phase: str
+    field: str
+    epoch: int
+    number: int
+    lasting: bool
+    asked: bytes
+
+    def mark(self) -> bytes:
+        """Sets it apart from every other question."""
+        kind = "turn" if self.lasting else "request"
+        names = f"{self.phase}\0{self.field}\0{kind}\0{self.epoch}\0{self.number}\0"
+        return names.encode() + self.asked
+
+
+def question_digest(message: Message, before: bytes = b"") -> bytes:
+    """A hash of the fields that are the same for all parties.
+
+    ``before`` is the hash of questions that came before, on which the answer depends too.
+    """
+    told: Fields = {}
+    for name, path in _alike(type(message)):
+        value: Any = message
+        for attribute in path:
+            value = None if value is None else getattr(value, attribute)
+        if value is not None:
+            told[name] = value
+    said = blake2b(pack(told) if told else b"", digest_size=_HASH_BYTES).digest()
+    return blake2b(before + said, digest_size=_HASH_BYTES, person=b"weft question").digest()
+
+
+@cache
+def _alike(kind: type[Message] | type[Part]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The fields of a type of messages that all parties are told alike: names, and where."""
+    found: list[tuple[str, ...]] = []
+    for field in declared(kind):
+        if issubclass(field.kind, Part):
+            found.extend((field.attribute, *path) for _, path in _alike(field.kind))
+        elif field.meaning is not None and field.meaning.alike:
+            found.append((field.attribute,))
+    return tuple((".".join(path), path) for path in found)

@@ -21,8 +21,8 @@ from weft.errors import ConfigError, ProtocolError
 from weft.matching.holding_map import HoldingMap
 from weft.matching.party_view import PartyView
 from weft.protocol import Channel, Phase
-from weft.protocol.common_question import question_digest
 from weft.protocol.message import malformed
+from weft.protocol.message_bytes import question_digest
 from weft.sums.local_table import Block, build_table, cohort_bounds, counted_once
 from weft.sums.masked_maxima import (
     EXPONENT_ROUNDS,

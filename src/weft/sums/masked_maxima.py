@@ -21,7 +21,7 @@ from weft.array_types import Floats
 from weft.crypto import Adder, Cipher
 from weft.errors import ProtocolError
 from weft.protocol import Channel, Phase
-from weft.protocol.common_question import question_digest
+from weft.protocol.message_bytes import question_digest
 from weft.sums.messages import DigitReply, DigitRequest
 from weft.sums.scalar_sums import add_scalars, pack_scalars
 

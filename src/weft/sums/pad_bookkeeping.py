@@ -59,11 +59,17 @@ class PadBookkeeping:
         #: Who shares anything along this axis.
         self._sharing = np.diff(self.chain.holders.bounds) > 0
         #: Who is asked now, in which request, and who has contributed before.
-        self._asked, self._context = layout.flags([]), 0
-        self._contributed = layout.flags([])
+        self._asked, self._context = self._flags([]), 0
+        self._contributed = self._flags([])
         #: Parties that left masks in the total without a counterpart, and in which request.
         self._open: list[str] = []
         self._torn = 0
+
+    def _flags(self, parties: Sequence[str]) -> Flags:
+        """A flag per party of the federation."""
+        out: Flags = np.zeros(len(self._layout.parties), bool)
+        out[[self._layout.index[party] for party in parties]] = True
+        return out
 
     def invite(
         self, messages: Mapping[str, Message], chosen: Mapping[str, Flags] | None = None
@@ -72,7 +78,7 @@ class PadBookkeeping:
 
         With ``chosen``, a party contributes to those of its cohorts that have a flag only.
         """
-        asked, pairs = self._layout.flags(list(messages)), _EVERY
+        asked, pairs = self._flags(list(messages)), _EVERY
         if chosen is not None:
             asked, pairs = self._chosen(chosen)
         self._asked, self._context = asked, pad_id_of(self._adder.epoch, self._adder.round, 0)
@@ -126,7 +132,7 @@ class PadBookkeeping:
     def _chosen(self, chosen: Mapping[str, Flags]) -> tuple[Flags, Flags]:
         """Parties with a flag for some shared cohort, and the flags of all pairs."""
         holders = self._layout.holders
-        asked, pairs = self._layout.flags([]), np.zeros(len(holders.party), bool)
+        asked, pairs = self._flags([]), np.zeros(len(holders.party), bool)
         for party, flags in chosen.items():
             k = self._layout.index[party]
             mine = holders.pairs(k)
@@ -140,7 +146,7 @@ class PadBookkeeping:
         """Per party that contributes: what it takes off, and the sets of ids in that."""
         adder, holders = self._adder, chain.holders
         # Check words are linked in the order of parties, which each of them can check.
-        again = self._layout.flags([]) if chain is self.checks else asked & self._contributed
+        again = self._flags([]) if chain is self.checks else asked & self._contributed
         minus, tied = chain.invite(asked, pairs, adder.epoch, adder.round, again)
         bounds, index = holders.bounds, self._layout.index
         for party in messages:
@@ -181,7 +187,7 @@ class PadBookkeeping:
 
     def record(self, names: Sequence[str], slots: Ints, lengths: Ints) -> None:
         """The contributions that came in."""
-        answered = self._layout.flags(names)
+        answered = self._flags(names)
         if self._masked:
             self._leave_open(names, answered)
         if isinstance(self.chain, SlotChain):

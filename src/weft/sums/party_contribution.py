@@ -19,6 +19,7 @@ from weft.crypto.ciphers.sum_blocks import ANY_LATER, WHAT, Incoming, Outgoing
 from weft.crypto.fixed_point import FixedPoint, encode_block_increment, encode_increment
 from weft.crypto.pads.known_pads_per_slot import Tails
 from weft.errors import ProtocolError
+from weft.matching.party_view import ToldView
 from weft.protocol.message import malformed
 from weft.protocol.shared_fields import PadIds, PadLinks
 from weft.sums.sum_counter import News
@@ -171,6 +172,15 @@ class Wire:
         """Values rounded to what can travel, so that all holders agree on them."""
         scaled: Floats = values * self._scale
         return np.rint(scaled, scaled) / self._scale
+
+
+def speaks(view: ToldView, flags: Flags | None) -> bool:
+    """Whether a party with these flags, one per cohort, posts values of a shared cohort.
+
+    None: it posts those of all.
+    """
+    shared = len(view.shared_rows) - 1
+    return shared > 0 and (flags is None or bool(flags[:shared].any()))
 
 
 def own_slots(named: Slots | None, field: str, slots: int) -> Slots:

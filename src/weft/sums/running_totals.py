@@ -107,12 +107,12 @@ class Totals:
             reply = replies[party]
             packed = getattr(reply, self.kind)
             if packed is None:
-                if party in required and len(layout.of(party)):
+                if party in required and len(layout.own[party]):
                     raise ProtocolError(f"{self._where(party, iteration)} is missing")
                 continue
             some = None if self._chunked else getattr(reply, self._slots_field, None)
             if some is None:
-                count = len(layout.of(party))
+                count = len(layout.own[party])
             else:
                 chosen[party] = some
                 count = len(some)
@@ -156,10 +156,10 @@ class Totals:
         if not names:
             return np.zeros(0, np.int64)
         if not chosen:
-            return np.concatenate([self.layout.of(party) for party in names])
+            return np.concatenate([self.layout.own[party] for party in names])
         layout = self.layout
         locals_ = [
-            chosen[p] if p in chosen else np.arange(len(layout.of(p)), dtype=np.int32)
+            chosen[p] if p in chosen else np.arange(len(layout.own[p]), dtype=np.int32)
             for p in names
         ]
         groups = [layout.group[party] for party in names]
@@ -185,7 +185,7 @@ class Totals:
         own = {party: slots for party, slots in named.items() if slots is not None}
         lengths = [len(slots) for slots in own.values()]
         local = np.concatenate([_NO_SLOTS, *own.values()])
-        most = np.repeat([len(self.layout.of(party)) for party in own], lengths)
+        most = np.repeat([len(self.layout.own[party]) for party in own], lengths)
         foreign = (local < 0) | (local >= most)
         wrong = [party for party in named if party not in own]
         if foreign.any():

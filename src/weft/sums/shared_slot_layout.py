@@ -38,6 +38,8 @@ class Layout:
         self._chunks: dict[tuple[int, int], Ints] = {}
         self._chunk_holders: dict[int, Holders] = {}
         self.group: dict[str, int] = {}
+        #: The shared slots of each party, in its local order.
+        self.own: dict[str, Ints] = {}
         self.slots: list[Ints] = []
         self.cohorts: list[Ints] = []
         known: dict[bytes, int] = {}
@@ -50,14 +52,11 @@ class Layout:
                 self.slots.append(axis.party_slots(number)[: axis.n_shared_of(number)])
                 self.cohorts.append(cohorts)
             self.group[party] = known[key]
+            self.own[party] = self.slots[known[key]]
         lengths = np.array([len(s) for s in self.slots], np.int64)
         self.end = np.cumsum(lengths)
         self.begin = self.end - lengths
         self.flat = np.concatenate(self.slots) if self.slots else np.zeros(0, np.int64)
-
-    def of(self, party: str) -> Ints:
-        """The shared slots of a party, in its local order."""
-        return self.slots[self.group[party]]
 
     @cached_property
     def sizes(self) -> Ints:
@@ -98,9 +97,3 @@ class Layout:
             lengths = np.bincount(unit, minlength=int(unit.max(initial=-1)) + 1)
             self._chunk_holders[width] = Holders.of(lengths, number[order], len(mine))
         return self._chunk_holders[width]
-
-    def flags(self, parties: Sequence[str]) -> NDArray[np.bool_]:
-        """A flag per party of the federation."""
-        out = np.zeros(len(self.parties), bool)
-        out[[self.index[party] for party in parties]] = True
-        return out

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats, Slots
 from weft.crypto.fixed_point import FixedPoint, encode_block_increment, encode_increment
-from weft.solvers.hyfdca.local_methods import Safe
+from weft.solvers.hyfdca.local_methods import Safe, Turn
 from weft.solvers.hyfdca.party import RESUM_EVERY
-from weft.solvers.hyfdca.sample_drawing import Turn
 from weft.sums.gap_certificate import Certificate
 from weft.sums.posted_values import Changes
 from weft_papers.hyfdca.seated_parties import Integers, Seated, joined, parted

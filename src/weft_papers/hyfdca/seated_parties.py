@@ -125,8 +125,8 @@ class MatchedParties:
         return Seated(
             run,
             halves,
-            [rows.of(name) for name in names],
-            [columns.of(name) for name in names],
+            [rows.own[name] for name in names],
+            [columns.own[name] for name in names],
             [rows.group[name] for name in names],
         )
 

@@ -46,8 +46,8 @@ from weft.crypto.mask_neighbours import Sharers
 from weft.crypto.pads.known_pads_per_slot import Tails
 from weft.crypto.pads.mask_ring import MaskRing
 from weft.errors import ConfigError, ProtocolError
-from weft.protocol.common_question import Question, question_digest
 from weft.protocol.message import Message
+from weft.protocol.message_bytes import Question, question_digest
 from weft.protocol.metering import EncryptionCost
 from weft.protocol.shared_fields import (
     IterationRequest,

@@ -9,14 +9,25 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.array_types import Flags
 from weft.crypto import Adder
+from weft.errors import ProtocolError
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Failure, Message, Phase, Replies, Request
 from weft.protocol.shared_fields import AcknowledgedRequest
+from weft.solvers.base import Record
 from weft.solvers.common_messages import Constants, SequencedReply
 from weft.solvers.coordinator_state import RunState
 from weft.solvers.coordinator_visible_weights import VisibleWeights
-from weft.solvers.hyfdca.messages import AGAIN, FusedReply, StepReply, WeightsReply
+from weft.solvers.hyfdca.messages import (
+    AGAIN,
+    AgainReply,
+    AgainRequest,
+    DualReply,
+    FusedReply,
+    StepReply,
+    WeightsReply,
+)
 from weft.solvers.participation import CohortSpeakers, Cyclic
 from weft.solvers.settings import Settings
 from weft.storage.atomic_files import part_of
@@ -73,6 +84,14 @@ class Run(RunState):
         return self.participation.complete and all(
             seen == self.iteration for seen in self.seen.values()
         )
+
+    def seems_done(self, record: Record) -> bool:
+        """Whether the estimated gap is as small as the one asked for.
+
+        Below zero it says nothing: losses that nobody counts are missing from it.
+        """
+        target, guess = self.settings.gap, record.gap_estimate
+        return target is not None and guess is not None and 0 <= guess <= target
 
     def gamma(self) -> float:
         gamma = self.settings.gamma
@@ -318,3 +337,43 @@ class IterationBase:
             primal = loss / share + 0.5 * run.settings.lam * run.norm_estimate
             self.loss_estimate = primal
             self.gap_estimate = (primal - run.best_dual) / primal if primal > 0 else 0.0
+
+    def _stand_ins(
+        self, replies: Replies[StepReply] | Replies[DualReply], speakers: dict[str, Flags]
+    ) -> list[tuple[int, dict[str, AgainReply]]]:
+        """The one who posts α of some cohorts fell silent after others had moved: ask another.
+
+        A stand-in that is silent too drops out of the iteration: its last reply counts as never
+        received, so that it takes its step back, and the next holder is asked. Returns the
+        number of each request, and the replies.
+        """
+        run, answered = self.run, replies.answered
+        given = {p: speakers[p] for p in answered}
+        rounds: list[tuple[int, dict[str, AgainReply]]] = []
+        while True:
+            now = run.speakers.of(list(answered))
+            fresh = {p: now[p] & ~given[p] for p in answered}
+            run.adder.advance()
+            numbers = self._numbers()
+            messages = {
+                p: AgainRequest(**numbers, send=flags) for p, flags in fresh.items() if flags.any()
+            }
+            if not messages:
+                return rounds
+            run.alpha.invite(messages, fresh)
+            again = self._ask(AGAIN, messages)
+            if run.adder.whole:
+                run.alpha.post(again.answered, run.iteration, run.adder.round)
+                if again.missing:
+                    raise ProtocolError(
+                        f"party {min(again.missing)} fell silent while it stood in for another "
+                        f"in iteration {run.iteration}; resume from the last checkpoint"
+                    )
+            rounds.append((run.adder.round, again.answered))
+            for party in again.answered:
+                given[party] = given[party] | fresh[party]
+            for party in again.missing:
+                del answered[party]
+                run.ack[party] -= 1
+                for _, earlier in rounds:
+                    earlier.pop(party, None)

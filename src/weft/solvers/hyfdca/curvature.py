@@ -21,7 +21,7 @@ from weft.crypto.mask_neighbours import Sharers
 from weft.errors import ConfigError, ProtocolError
 from weft.matching.party_view import PartyView
 from weft.protocol import Channel
-from weft.protocol.common_question import question_digest
+from weft.protocol.message_bytes import question_digest
 from weft.protocol.shared_fields import SumRequest
 from weft.solvers.hyfdca.messages import (
     GATHER,
@@ -85,6 +85,8 @@ class CurvatureParty:
         self._sum: Floats = np.zeros((view.n_columns, 1))
         self.norms: Floats = np.zeros((view.n_rows, 1))
         self._among_some = among_some
+        #: Training has begun, so that there is nothing more to find out.
+        self.closed = False
         #: What was asked last, and all that was asked so far.
         self._step = ""
         self._asked = b""
@@ -93,7 +95,7 @@ class CurvatureParty:
 
     def _go_on(self, step: str, message: SumRequest, *after: str) -> None:
         """Take every step once, in order; scalars depend on all that was asked before."""
-        if self._step not in after:
+        if self.closed or self._step not in after:
             raise ProtocolError(
                 "a request for norms or curvature comes again, or too early or late"
             )
@@ -103,10 +105,6 @@ class CurvatureParty:
     def finish(self, message: BeginRequest) -> None:
         """All is found."""
         self._go_on("finished", message, "norms", "spread", "gather")
-
-    def close(self) -> None:
-        """Training begins: there is nothing more to find out."""
-        self._step = "finished"
 
     def share_norms(self, message: RowNormsRequest) -> RowNormsReply:
         """This party's part of ‖x_i‖², or of the bound of the cohort, in a common unit."""

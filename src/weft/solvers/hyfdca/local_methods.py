@@ -1,4 +1,4 @@
-"""The three local dual methods: how far α moves at the samples that a party draws.
+"""The local dual methods: which samples a party draws, and how far α moves at them.
 
 Each object is built once at a party. A method is asked for the change of α at some local rows:
 what the paper calls Δα_k. γ_t and the average over |B_i| are applied later, except in ``safe``,
@@ -7,12 +7,27 @@ where all holders take the same full step.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints, Slots
 from weft.losses import Loss
+from weft.matching.party_view import PartyView
+from weft.solvers.settings import Settings
+from weft.solvers.shared_sample_draws import cohort_draws, cohort_window, party_window
+
+#: Times ``min_batch`` samples are drawn of a cohort at least: not all that are drawn change.
+_ENLARGED = 10
+#: The most of an exposed cohort that is drawn at once. If all its samples always moved, those at
+#: an even speed would cancel in differences of differences of sums, and single ones stand out.
+_MOST_DRAWN = 0.7
+
+
+# ── how far α moves ───────────────────────────────────────────────────────────────────────
 
 
 class LocalMethod(ABC):
@@ -101,3 +116,172 @@ class Safe(LocalMethod):
     ) -> Floats:
         q = self._q if slots is None else self._q.take(slots, axis=0)
         return self._loss.dual_step(alpha, z, y, q) - alpha
+
+
+# ── which samples ─────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The local rows of one iteration.
+
+    Attributes
+    ----------
+    window
+        Shared rows whose partial products are sent; None: all shared rows.
+    want
+        Shared rows whose totals are wanted back; None: all shared rows.
+    drawn
+        Rows that this party moves, shared ones first; None: all its rows.
+    shared, private
+        The two parts of ``drawn``.
+    drawn_in_want
+        Where the shared part lies among ``want``; None: it is ``want``.
+    every
+        Whether all rows are in play, for a certificate.
+    """
+
+    window: Slots | None
+    want: Slots | None
+    drawn: Slots | None
+    shared: Slots
+    private: Slots
+    drawn_in_want: Slots | None
+    every: bool
+
+
+class Drawing(ABC):
+    """Draws of one party, and what it must know of the others'."""
+
+    def __init__(self, settings: Settings, party_view: PartyView) -> None:
+        self._seed = settings.seed
+        self._view = party_view
+        labelled = np.flatnonzero(party_view.labelled[party_view.row_cohort]).astype(np.int32)
+        #: Rows this party has labels for.
+        self.labelled_rows: Slots = labelled
+        self.private_rows: Slots = np.arange(
+            party_view.n_shared_rows, party_view.n_rows, dtype=np.int32
+        )
+        self._all_labelled = len(labelled) == party_view.n_rows
+        self._shared_labelled = labelled[labelled < party_view.n_shared_rows]
+        if not self._all_labelled:
+            self._position = np.full(party_view.n_shared_rows, -1, np.int32)
+            self._position[self._shared_labelled] = np.arange(len(self._shared_labelled))
+
+    #: Samples drawn per cohort and iteration.
+    counts: Ints
+    #: Whether every iteration draws everything.
+    whole: bool
+
+    @abstractmethod
+    def _rows(self, iteration: int, ahead: int) -> tuple[Slots, Slots, Slots]:
+        """Shared and private rows moved here; shared rows to send, the former first."""
+
+    def turn(self, iteration: int, ahead: int, every: bool) -> Turn:
+        """The rows of ``iteration``.
+
+        Parameters
+        ----------
+        ahead
+            Send partial products also for the draws of the next ``ahead`` − 1 iterations: if
+            this party is absent then, its stored contribution is as fresh as can be.
+        """
+        if self.whole:
+            return self._whole_turn(every)
+        shared, private, window = self._rows(iteration, 1 if every else ahead)
+        drawn = np.concatenate([shared, private]) if len(private) else shared
+        if every:
+            want = None if self._all_labelled else self._shared_labelled
+            where = shared if self._all_labelled else self._position[shared]
+            return Turn(None, want, drawn, shared, private, where, True)
+        want = window if len(window) == len(shared) else shared
+        return Turn(window, want, drawn, shared, private, None, False)
+
+    def _whole_turn(self, every: bool) -> Turn:
+        want = None if self._all_labelled else self._shared_labelled
+        drawn = None if self._all_labelled else self.labelled_rows
+        return Turn(None, want, drawn, self._shared_labelled, self.private_rows, None, every)
+
+
+class CohortDrawing(Drawing):
+    """``safe``: ⌈iic · size⌉ samples of every cohort, the same for all its holders."""
+
+    def __init__(self, settings: Settings, party_view: PartyView) -> None:
+        super().__init__(settings, party_view)
+        drawn = np.ceil(settings.iic * party_view.sizes - 1e-9).astype(np.int64)
+        self.counts = np.minimum(party_view.sizes, drawn)
+        if party_view.exposed.any():
+            # Of few samples too few would change for a guard to let them.
+            more = np.maximum(self.counts, _ENLARGED * party_view.min_batch)
+            most = np.maximum(party_view.sizes * _MOST_DRAWN, 1).astype(np.int64)
+            self.counts = np.where(party_view.exposed, np.minimum(more, most), self.counts)
+        self.whole = bool((self.counts == party_view.sizes).all())
+        shared = party_view.cohort_start[:-1] < party_view.n_shared_rows
+        self._movable = self._cohorts(shared & party_view.labelled)
+        self._shared = self._cohorts(shared)
+        self._private = self._cohorts(~shared)
+        self._alone = len(self._movable) == len(self._shared)
+
+    def _cohorts(self, which: NDArray[np.bool_]) -> Ints:
+        party_view = self._view
+        columns = (party_view.cohort, party_view.cohort_start[:-1], party_view.sizes, self.counts)
+        return np.stack([column[which] for column in columns], axis=1)
+
+    def _rows(self, iteration: int, ahead: int) -> tuple[Slots, Slots, Slots]:
+        shared = cohort_draws(self._seed, iteration, self._movable)
+        # In memory order, rows of a big table cost fewer cache misses; the draw is the same.
+        shared.sort()
+        private = _NONE
+        if len(self._private):
+            private = cohort_draws(self._seed, iteration, self._private)
+        if ahead == 1 and self._alone:
+            return shared, private, shared
+        n_shared = self._view.n_shared_rows
+        window = cohort_window(self._seed, iteration, ahead, shared, self._shared, n_shared)
+        return shared, private, window
+
+
+class PartyDrawing(Drawing):
+    """``practical`` and ``theory``: H samples per party, as in the paper."""
+
+    def __init__(self, settings: Settings, party_view: PartyView) -> None:
+        super().__init__(settings, party_view)
+        everyone = np.append(party_view.other_rows, len(self.labelled_rows))
+        h = math.ceil(settings.iic * party_view.n_samples / party_view.n_parties - 1e-9)
+        drawn = np.minimum(everyone, h)
+        if party_view.min_batch > 1:
+            # Whose samples are exposed only they know themselves: so this is for all parties.
+            drawn = np.minimum(drawn, np.maximum(everyone * _MOST_DRAWN, 1).astype(np.int64))
+        self._h = int(drawn[-1])
+        columns = (
+            party_view.other_party,
+            party_view.other_rows,
+            drawn[:-1],
+            party_view.other_offset,
+            party_view.other_size,
+            party_view.other_start,
+        )
+        self._others = np.stack(columns, axis=1)
+        self.counts = np.minimum(party_view.sizes, self._h)
+        self.whole = bool((everyone == drawn).all())
+
+    def _rows(self, iteration: int, ahead: int) -> tuple[Slots, Slots, Slots]:
+        rows, shared, window = party_window(
+            self._seed,
+            iteration,
+            ahead,
+            self._view.party,
+            self.labelled_rows,
+            self._h,
+            self._view.n_shared_rows,
+            self._others,
+        )
+        return rows[:shared], rows[shared:], window
+
+
+_NONE = np.zeros(0, np.int32)
+
+
+def drawing_of(settings: Settings, party_view: PartyView) -> Drawing:
+    """The drawing that goes with the local method."""
+    return (CohortDrawing if settings.local == "safe" else PartyDrawing)(settings, party_view)

@@ -14,7 +14,7 @@ from weft.protocol import Answer, answer, answers
 from weft.protocol.message import Nothing, malformed
 from weft.protocol.shared_fields import AcknowledgedRequest, PadLinks
 from weft.solvers.common_messages import SequencedReply
-from weft.solvers.hyfdca.local_methods import Safe
+from weft.solvers.hyfdca.local_methods import Safe, Turn
 from weft.solvers.hyfdca.messages import (
     AGAIN,
     BEGIN,
@@ -38,9 +38,8 @@ from weft.solvers.hyfdca.messages import (
     WeightsRequest,
 )
 from weft.solvers.hyfdca.party_state import HyfdcaState
-from weft.solvers.hyfdca.sample_drawing import Turn
 from weft.sums.messages import FREEZE, PAIR_LOSSES, PAIR_PRODUCTS, FreezeReply, FreezeRequest
-from weft.sums.party_contribution import own_slots
+from weft.sums.party_contribution import own_slots, speaks
 from weft.sums.scalar_sums import over_attending, over_labelled, pack_scalars
 
 #: Feature sums are kept incrementally; this often they are summed anew against drift.
@@ -94,7 +93,7 @@ class HyfdcaParty(HyfdcaState):
             self.z_sum.accept()
             self.v_sum.accept()
             self._undo = None
-            self.curvature.close()
+            self.curvature.closed = True
             reply = handler(message)
             self._sequence += 1
             reply.sequence = self._sequence
@@ -272,7 +271,7 @@ class HyfdcaParty(HyfdcaState):
         if send is not None and send.shape != self.view.sizes.shape:
             raise malformed("send", "has no flag per cohort")
         # The coordinator waits for everybody who speaks for a cohort, also if nothing changed.
-        if not self.view.speaks(send):
+        if not speaks(self.view, send):
             return
         old = old[: len(shared)]
         if send is not None:

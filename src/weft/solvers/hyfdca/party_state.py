@@ -15,8 +15,14 @@ from weft.protocol.message import malformed
 from weft.protocol.shared_fields import PadIds, PadLinks
 from weft.solvers.common_messages import Constants
 from weft.solvers.hyfdca.curvature import CurvatureParty
-from weft.solvers.hyfdca.local_methods import LocalMethod, Practical, Safe, Theory
-from weft.solvers.hyfdca.sample_drawing import Drawing, drawing_of
+from weft.solvers.hyfdca.local_methods import (
+    Drawing,
+    LocalMethod,
+    Practical,
+    Safe,
+    Theory,
+    drawing_of,
+)
 from weft.solvers.party_context import PartyContext
 from weft.solvers.sample_classes_for_guards import common_kinds
 from weft.solvers.settings import Settings
@@ -343,7 +349,7 @@ class HyfdcaState:
         self._sequence = int(state["sequence"])
         self._norm_counted, self._norm_told = state["norms_told"]
         self.curvature.norms = state["norms"]
-        self.curvature.close()
+        self.curvature.closed = True
         self.frozen.restore(part_of(state, "frozen"))
         if self.aside is not None:
             self.aside.restore(part_of(state, "aside"))

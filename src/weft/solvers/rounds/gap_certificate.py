@@ -55,7 +55,7 @@ from weft.storage.atomic_files import part_of
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.gap_certificate import Certificate
 from weft.sums.local_table import LocalTable
-from weft.sums.party_contribution import Gathering, Posts, own_slots
+from weft.sums.party_contribution import Gathering, Posts, own_slots, speaks
 from weft.sums.posted_values import LatestValues
 from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars, pack_scalars
@@ -213,7 +213,7 @@ class PointParty:
             raise malformed("send", "has no flag per cohort")
         shared = np.arange(view.n_shared_rows, dtype=np.int32)
         slots = shared[flags[view.row_cohort[shared]]]
-        if not view.speaks(flags):
+        if not speaks(view, flags):
             return
         new = self._alpha[slots]
         reply.alpha = self._alpha_wire.post(new, np.zeros_like(new), slots, pads, flags)

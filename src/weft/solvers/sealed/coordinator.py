@@ -12,6 +12,7 @@ from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel
 from weft.solvers.base import Checkpointing, Coordinator, Record, Result, Stage
+from weft.solvers.run_loop import Clock, ends_whole_run, why_stop
 from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSS, AnySeries, ExponentialSeries
 from weft.solvers.sealed.held_out_losses import HeldOut, starting_losses
 from weft.solvers.sealed.lbfgs_coefficients import Descent, Trial, factors_of
@@ -21,7 +22,6 @@ from weft.solvers.sealed.second_moment_round_trips import MomentExchange
 from weft.solvers.sealed.share_scalars import Told
 from weft.solvers.sealed.vector_products import VectorProducts
 from weft.solvers.settings import Settings
-from weft.solvers.stopping import Clock, ends_whole_run, why_stop
 from weft.solvers.subspace.class_fold_problems import Problems
 from weft.solvers.subspace.coordinator import chosen_stage
 from weft.sums.gap_certificate import Certificate

@@ -11,8 +11,8 @@ import numpy as np
 from weft.crypto.primitives.seeded_words import SEED_BYTES, Words, seeded_words
 from weft.errors import ConfigError, ProtocolError
 from weft.protocol import Answer, Phase, answer, fields_of, pack
-from weft.protocol.common_question import question_digest
 from weft.protocol.message import Fields
+from weft.protocol.message_bytes import question_digest
 from weft.protocol.request_reply import R
 from weft.solvers.party_context import PartyContext
 from weft.solvers.sealed.messages import SealedRequest

@@ -13,12 +13,11 @@ from weft.matching.cohorts import Axis
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Among, Channel, Nothing, Phase, Replies, Request
 from weft.solvers.base import Record, Result
-from weft.solvers.hyfdca.coordinator import HyfdcaCoordinator, seems_done
+from weft.solvers.hyfdca.coordinator import HyfdcaCoordinator, Iteration
 from weft.solvers.hyfdca.coordinator_state import Run
-from weft.solvers.hyfdca.iteration import Iteration
 from weft.solvers.hyfdca.messages import BEGIN, GATHER, NORMS, SPREAD
 from weft.solvers.participation import Contributors
-from weft.solvers.stopping import Clock
+from weft.solvers.run_loop import Clock
 from weft.solvers.subspace.ask_until_answered import FallbackResult, PartyMissing
 from weft.solvers.subspace.messages import (
     FALLBACK,
@@ -143,7 +142,7 @@ class Fallback:
             raise missing
         fallback = self._go_on(missing)
         run = fallback.run
-        if not fallback.complete and seems_done(run, result.history[-1]):
+        if not fallback.complete and run.seems_done(result.history[-1]):
             # A certificate is all that is missing.
             fallback.wait(exchange.settings.patience)
         if not fallback.complete:

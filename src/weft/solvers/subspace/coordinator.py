@@ -17,8 +17,8 @@ from weft.guards.sum_noise import longest_noise
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel
 from weft.solvers.base import Checkpointing, Coordinator, Record, Result, Stage
+from weft.solvers.run_loop import Clock, GuardStall, ends_whole_run, why_stop
 from weft.solvers.settings import Settings
-from weft.solvers.stopping import Clock, GuardStall, ends_whole_run, why_stop
 from weft.solvers.subspace.absent_party_fallback import Fallback, FallbackEnded, keep_point
 from weft.solvers.subspace.ask_until_answered import PartyMissing
 from weft.solvers.subspace.class_fold_problems import Problems

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from weft.array_types import Floats
 from weft.errors import ProtocolError
 from weft.protocol import Answer, Nothing, Phase, answer, answers
-from weft.protocol.common_question import question_digest
+from weft.protocol.message_bytes import question_digest
 from weft.protocol.request_reply import R
 from weft.solvers.common_messages import Constants
 from weft.solvers.party_context import PartyContext

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats
 from weft.errors import ProtocolError
-from weft.protocol.common_question import question_digest
 from weft.protocol.message import malformed
+from weft.protocol.message_bytes import question_digest
 from weft.solvers.hyfdca.party import HyfdcaParty
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings

@@ -38,7 +38,7 @@ from weft.solvers.subspace.party_vectors import Wires, sized
 from weft.solvers.subspace.settings import SPAN_NEWTON
 from weft.solvers.subspace.vector_guard import Guard, ToldVectors
 from weft.solvers.subspace.vector_noise import VectorNoise
-from weft.sums.party_contribution import Wire, own_slots
+from weft.sums.party_contribution import Wire, own_slots, speaks
 from weft.sums.scalar_sums import over_labelled, pack_scalars
 
 
@@ -324,7 +324,7 @@ class SampleSide:
         if flags is None or flags.shape != view.sizes.shape:
             raise malformed("send", "has no flag per cohort")
         slots = np.flatnonzero(flags[view.row_cohort[: view.n_shared_rows]]).astype(np.int32)
-        if not view.speaks(flags):
+        if not speaks(view, flags):
             return
         new = self.duals[slots]
         reply.alpha = self._wires.duals.post(new, np.zeros_like(new), slots, pads, flags)

@@ -12,7 +12,7 @@ from weft.array_types import Floats
 from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Message
-from weft.protocol.common_question import question_digest
+from weft.protocol.message_bytes import question_digest
 from weft.solvers.coordinator_visible_weights import VisibleWeights
 from weft.solvers.held_out_sums import HeldOutLayout, HeldOutSums
 from weft.solvers.participation import CohortSpeakers
