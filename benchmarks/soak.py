@@ -17,11 +17,11 @@ Each model is held against that of one process in which the same parties were mi
 bit (of training on shares: both certified, and close). A run may also end in one sentence, which is
 counted; no run may hang. North and south are killed; east and west are only frozen and cut off.
 
-After every run each process is looked at: memory, threads, descriptors. What is told is the growth
-of the process of a name that lived longest, after it has had as many runs as there are methods, per
-hundred runs, by the median slope of all pairs of looks; and the files that are new in the temporary
-folder. Files of past runs stay in the kits until somebody deletes them, and are counted for the
-record.
+After every run each process is looked at, with those that it has started: memory, threads,
+descriptors. What is told is the growth of the process of a name that lived longest, after it has
+had as many runs as there are methods, per hundred runs, by the median slope of all pairs of looks;
+and the files that are new in the temporary folder. Files of past runs stay in the kits until
+somebody deletes them, and are counted for the record.
 
 ``--minutes`` says for how long, ``--seed`` what is drawn, ``--only`` which faults there are. With
 ``--smoke`` two runs are played in this process, without an engine and without faults.

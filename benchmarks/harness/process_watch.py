@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -17,7 +18,7 @@ FEWEST = 6
 
 @dataclass(frozen=True)
 class Look:
-    """A process after a run: MB of its own and in all, threads, descriptors."""
+    """A process after a run, with those that it has started: MB, threads, descriptors."""
 
     run: int
     pid: int
@@ -27,8 +28,13 @@ class Look:
 
     @classmethod
     def at(cls, run: int, process: psutil.Process) -> Look:
-        memory = process.memory_info().rss / 1e6
-        return cls(run, process.pid, memory, process.num_threads(), process.num_fds())
+        found = []
+        for one in (process, *process.children(recursive=True)):
+            # Those of a site may end at any time.
+            with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                found.append((one.memory_info().rss / 1e6, one.num_threads(), one.num_fds()))
+        memory, threads, descriptors = (sum(figures) for figures in zip(*found, strict=True))
+        return cls(run, process.pid, memory, int(threads), int(descriptors))
 
 
 class ProcessWatch:

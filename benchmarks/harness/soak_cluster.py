@@ -34,6 +34,8 @@ CUTS = {
 #: Both ways; by rows; by columns.
 BOTH, ROWS, COLUMNS = ("north", "south", "west"), ("north", "east"), ("north", "south")
 LAM, GAP = 0.05, 1e-3
+#: Seconds for an answer. A site starts a process where it has rested: seconds of a processor each.
+TIMEOUT = 60.0
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ class SoakCluster(LocalCluster):
             f'name = "{name}"\n[data]\nscaling = "standard"\nintercept = false\n'
             f'[model]\nloss = "{case.loss}"\nlambda = {LAM}\n[solver]\n'
             + "\n".join(lines)
-            + f'\n[privacy]\nmatching = "hmac"\n[network]\ntimeout = 20.0\n{parties}'
+            + f'\n[privacy]\nmatching = "hmac"\n[network]\ntimeout = {TIMEOUT}\n{parties}'
         )
         return path
 

@@ -20,18 +20,24 @@ def found(monkeypatch):
     monkeypatch.syspath_prepend(BENCHMARKS)
 
 
+def seen(pid, megabytes, children=()):
+    return SimpleNamespace(
+        pid=pid,
+        memory_info=lambda: SimpleNamespace(rss=megabytes * 1e6),
+        num_threads=lambda: 7,
+        num_fds=lambda: 9,
+        children=lambda recursive: children,
+    )
+
+
 def looked_at(pid, figures, first=1):
     from harness.process_watch import ProcessWatch
 
     watch = ProcessWatch(WARM)
     for run, rss in enumerate(figures, first):
-        process = SimpleNamespace(
-            pid=pid,
-            memory_info=lambda rss=rss: SimpleNamespace(rss=rss * 1e6),
-            num_threads=lambda: 7,
-            num_fds=lambda: 9,
-        )
-        watch.look(run, "site", process)
+        child = seen(pid + 1, rss - 1)
+        found = watch.look(run, "site", seen(pid, 1, [child]))
+        assert (found.pid, found.threads, found.descriptors) == (pid, 14, 18)
     return watch
 
 

@@ -25,19 +25,20 @@ def flipped(packed):
 def damage(notes, prefix, number):
     """Stand between the engine and the site from now on."""
     answer, wire = Site.answer, SecureSite.answer
-    to_come, due = ["letter", "reply"], []
+    due = ["letter", "reply"]
+    # The site works in another process than the one that is connected.
+    reached = notes.with_suffix(".reached")
 
     def inside(self, envelope):
         found = decode_envelope(envelope)
         if isinstance(found, Work) and found.run.startswith(prefix) and found.number >= number:
-            due.extend(to_come)
-            to_come.clear()
+            reached.touch()
         return answer(self, envelope)
 
     def outside(self, envelope):
         # Not the first words of two processes, which meet anew where one did not understand.
         ordinary = envelope.startswith(b"L")
-        if ordinary and due[:1] == ["letter"]:
+        if ordinary and due[:1] == ["letter"] and reached.exists():
             note(due.pop(0))
             return wire(self, flipped(envelope))
         reply = wire(self, envelope)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-import psutil
 from forked import ForkedProcess, ready
 
 from weft.config.read_config import read_config
@@ -134,8 +133,10 @@ class Scene(LocalCluster):
         """Somebody who would be that party, with its data."""
         self.run(name, "join", str(kit), *self._own(party), *options)
 
-    def process(self, name):
-        return psutil.Process(self._processes[name].pid)
+    def working(self, name):
+        """The process in which a site works: the second that was started for the connected one."""
+        _, process = self.children(name)
+        return process
 
     # ── runs ──────────────────────────────────────────────────────────────────────────────
 

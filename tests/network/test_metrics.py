@@ -22,6 +22,7 @@ from weft.network import coordinator_run, liveness
 from weft.network.coordinator_metrics import coordinator_metrics
 from weft.network.coordinator_run import coordinate_run
 from weft.network.engine.metrics_writer import MetricsFile, figures_written, machine_metrics
+from weft.network.exposure_metrics import ExposureMetrics
 from weft.network.kits.open_kit import Kit
 from weft.network.metrics_text import Metric, single, write_metrics
 from weft.network.process_pulse import SeenSite
@@ -37,7 +38,7 @@ from weft.network.run_figures import (
 )
 from weft.network.run_index import IndexedRun
 from weft.network.run_progress import Progress, Report
-from weft.network.site_metrics import ExposureMetrics, Traffic, run_metrics
+from weft.network.site_metrics import Traffic, run_metrics
 from weft.privacy.ledger.ledger_file import read_books
 from weft.solvers.settings import Settings
 from weft.storage.atomic_files import StorageError

@@ -23,6 +23,7 @@ from weft.crypto.keys import new_keys
 from weft.federation.messages import RELEASE, TAKE_MODEL
 from weft.federation.party import Party
 from weft.federation.preprocessing_settings import Preprocessing
+from weft.network import join_settings
 from weft.network.current_wait import Wait
 from weft.network.engine import serve_and_join as processes
 from weft.network.engine.admin_session import RunInfo
@@ -453,6 +454,7 @@ def test_what_a_site_refuses_by_its_policy_names_no_file(site):
 
 def test_two_processes_do_not_work_with_one_sites_kit(place, site, weft, monkeypatch):
     monkeypatch.setattr(processes, "join", lambda *_: pytest.fail("was started"))
+    monkeypatch.setattr(join_settings, "_ENDING", 0.0)
     kit = kit_of(place, "south")
     options = ["--data", "table.csv", "--id", "id", "--label", "y", "--keys", "keys"]
     with exclusive_use(Kit.open(kit)):

@@ -374,7 +374,7 @@ def fills_disk_of_party(scene, name):
     """The others go on; the party says why it does not, and goes on when there is room."""
     journal = scene.kit("north") / "weft" / "runs" / scene.run_name(name) / "journal.weft"
     away = "north is away: it cannot write down"
-    with full_disk(scene.process("north"), journal):
+    with full_disk(scene.working("north"), journal):
         # North may be back at its next ping, and only an iteration's end tells who is away.
         scene.wait_for(
             "north's disk to be full", lambda: away in scene.log(COORDINATOR), needed=[name]

@@ -11,11 +11,10 @@ from rich.status import Status
 from rich.table import Table
 
 from weft.report.json_values import json_text
-from weft.report.run_text import progress_text
-from weft.solvers.base import Record
 
 if TYPE_CHECKING:
     from weft.network.run_progress import Report
+    from weft.solvers.base import Record
 
 #: Seconds between two lines about a deployed run where there is no terminal.
 _LINES = 10.0
@@ -81,6 +80,9 @@ class ProgressLine(StatusLine):
         self._title = title
 
     def __call__(self, record: Record) -> None:
+        # Commands that only print a line need not wait for what follows a run.
+        from weft.report.run_text import progress_text
+
         self.show(lambda: self._title + progress_text(record))
 
 

@@ -259,7 +259,7 @@ def collect(
     kits, signs the roster, and writes a founding letter for each to be sent. With signatures:
     puts them under the roster, which counts when it has all of them.
     """
-    from weft.network.founding.inviter import ROSTER
+    from weft.network.kits.open_kit import ROSTER
 
     if (folder / ROSTER).exists():
         _collect_signatures(folder, letters)
@@ -290,7 +290,8 @@ def _found(folder: Path, letters: list[Path], heard: list[str], *, yes: bool) ->
 
 def _collect_signatures(folder: Path, letters: list[Path]) -> None:
     from weft.cli.console import say
-    from weft.network.founding.inviter import ROSTER, add_signatures
+    from weft.network.founding.inviter import add_signatures
+    from weft.network.kits.open_kit import ROSTER
 
     signed = add_signatures(folder, letters)
     missing = [name for name, state in signed.states().items() if state != "signed"]

@@ -10,8 +10,10 @@ import typer
 if TYPE_CHECKING:
     from weft.network.console.federation_view import RunRow
     from weft.network.engine.admin_session import RunInfo, Session
+    from weft.network.engine.site_process import SiteProcess
     from weft.network.join_settings import JoinSettings
     from weft.network.kits.open_kit import Kit
+    from weft.network.site_endpoint import Site
 
 KitFolder = Annotated[
     Path,
@@ -113,21 +115,16 @@ def join(
     about samples: such sentences are in KIT/weft/events.log only.
     """
     from weft.cli.console import say
-    from weft.cli.data_problems import refuse_files
-    from weft.data.file_findings import FoundProblems
-    from weft.network.engine import require_engine
-    from weft.network.founding.inviter import KEYS, ROSTER
-    from weft.network.kits.open_kit import SITE_KIT, Kit
+    from weft.network.engine import check_engine
+    from weft.network.kits.open_kit import KEYS, ROSTER, SITE_KIT, Kit
 
-    require_engine()
+    check_engine()
     opened = Kit.open(kit, "site")
     opened.prepare()
     if forget is not None:
         _drop(opened, forget)
         return
-    # It takes seconds: what is wrong with the kit is said before.
     from weft.network.join_settings import exclusive_use, keep_revocations, write_settings
-    from weft.network.open_site import open_site
 
     # A folder that was founded by letters has both; what is named explicitly counts.
     if (kit / SITE_KIT).is_dir():
@@ -152,21 +149,39 @@ def join(
     for path in keep_revocations(settings, opened, revoked or []):
         say(f"{path} changes nothing: it names an older roster, which does not count here anyway.")
     with exclusive_use(opened):
-        try:
-            site = open_site(settings, opened, say)
-        except FoundProblems as problems:
-            refuse_files(problems, settings.reading or "a file for --reading", json=json)
+        site = _opened(settings, opened, json=json)
         write_settings(opened, settings)
         from weft.network.engine import serve_and_join as processes
 
-        processes.join(
-            opened, site, wait, settings.log, None if metrics is None else metrics.absolute()
-        )
+        try:
+            processes.join(
+                opened, site, wait, settings.log, None if metrics is None else metrics.absolute()
+            )
+        finally:
+            site.close()
+
+
+def _opened(settings: JoinSettings, kit: Kit, *, json: bool) -> Site | SiteProcess:
+    """The site, in a process of its own; where it cannot be opened, this one says why."""
+    from weft.cli.console import say
+    from weft.network.engine.site_process import open_apart
+
+    apart = open_apart(settings, kit, say)
+    if apart is not None:
+        return apart
+    from weft.cli.data_problems import refuse_files
+    from weft.data.file_findings import FoundProblems
+    from weft.network.open_site import open_site
+
+    try:
+        return open_site(settings, kit, say)
+    except FoundProblems as problems:
+        refuse_files(problems, settings.reading or "a file for --reading", json=json)
 
 
 def _full(name: str, option: str = "--data") -> str:
     """A table's full path, or a database's address, if it holds no credentials."""
-    from weft.data.databases import Database, source_of
+    from weft.data.table_sources import Database, source_of
     from weft.errors import ConfigError
 
     try:

@@ -17,9 +17,9 @@ from weft.config.site_policy_file import read_policy
 from weft.config.strict_reading import checked, closest, read_toml
 from weft.crypto.keys import PartyKeys, load_all
 from weft.data.columns.column_transformation import FileReading
-from weft.data.databases import Source, source_of
 from weft.data.file_findings import Finding, insist
 from weft.data.read_tiles import Examined
+from weft.data.table_sources import Source, source_of
 from weft.data.tile import Tile
 from weft.errors import ConfigError
 from weft.guards import OPEN, Terms

@@ -11,10 +11,10 @@ import numpy as np
 from weft.config.read_config import Config
 from weft.data.columns.column_transformation import FileReading
 from weft.data.columns.raw_rows_for_prediction import raw_columns_of, reading_of
-from weft.data.databases import Source
 from weft.data.read_tables import table_columns
 from weft.data.read_tiles import read_tile
 from weft.data.reading_options import AS_FOUND, ReadingOptions
+from weft.data.table_sources import Source
 from weft.data.tile import Tile
 from weft.errors import ConfigError, DataError
 from weft.federation.joint_party import NO_COLUMN

@@ -1,14 +1,20 @@
 """Data as parties hold it: tiles, files, named data sets, and ways to cut a table."""
 
-from weft.data.apply_scaling import ColumnScaling
-from weft.data.blank_cells import settle_missing
-from weft.data.named_data_sets import DataSet, describe, load
-from weft.data.pooled_table import pool
-from weft.data.read_tiles import read_tile
-from weft.data.reading_options import ReadingOptions
-from weft.data.splits import SPLITS, Split
-from weft.data.tile import Table, Tile
-from weft.data.write_tiles import write_tile
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from weft.data.apply_scaling import ColumnScaling
+    from weft.data.blank_cells import settle_missing
+    from weft.data.named_data_sets import DataSet, describe, load
+    from weft.data.pooled_table import pool
+    from weft.data.read_tiles import read_tile
+    from weft.data.reading_options import ReadingOptions
+    from weft.data.splits import SPLITS, Split
+    from weft.data.tile import Table, Tile
+    from weft.data.write_tiles import write_tile
 
 __all__ = [
     "SPLITS",
@@ -25,3 +31,26 @@ __all__ = [
     "settle_missing",
     "write_tile",
 ]
+
+_HOMES = {
+    "ColumnScaling": "weft.data.apply_scaling",
+    "DataSet": "weft.data.named_data_sets",
+    "ReadingOptions": "weft.data.reading_options",
+    "SPLITS": "weft.data.splits",
+    "Split": "weft.data.splits",
+    "Table": "weft.data.tile",
+    "Tile": "weft.data.tile",
+    "describe": "weft.data.named_data_sets",
+    "load": "weft.data.named_data_sets",
+    "pool": "weft.data.pooled_table",
+    "read_tile": "weft.data.read_tiles",
+    "settle_missing": "weft.data.blank_cells",
+    "write_tile": "weft.data.write_tiles",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Looked up on first use: a site that waits for runs names its tables without loading readers.
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

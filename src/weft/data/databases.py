@@ -11,63 +11,16 @@ import os
 import re
 import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import parse_qsl, urlsplit
 
 import pyarrow as pa
 
 from weft.data.cell_columns import column_of_cells
-from weft.errors import ConfigError, DataError
+from weft.data.table_sources import HOW_TO_LOG_IN, Database, Source
+from weft.errors import DataError
 
-#: Suffixes of files that are databases.
-DATABASES = (".duckdb", ".sqlite", ".sqlite3", ".db")
-_SCHEMES = ("postgresql", "postgres")
-_SECRET_KEYS = ("user", "password", "passfile", "sslpassword", "sslkey")
-_HOW_TO_LOG_IN = "give user and password in the environment (PGUSER, PGPASSWORD, or PGPASSFILE)"
 #: What a query must be, to be asked for its columns only.
 _SELECT = re.compile(r"\s*(select|with|from|table|values)\b", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class Database:
-    """A database by its address, which holds no credentials."""
-
-    address: str
-
-    def __post_init__(self) -> None:
-        parts = urlsplit(self.address)
-        if parts.scheme not in _SCHEMES:
-            raise ConfigError(
-                f"names a database of the kind '{parts.scheme}'; use postgresql://HOST/NAME, or a "
-                f"file with one of the suffixes {', '.join(DATABASES)}"
-            )
-        keys = [key for key, _ in parse_qsl(parts.query)]
-        if "@" in parts.netloc or any(key in _SECRET_KEYS for key in keys):
-            # The address is not repeated: it holds a secret.
-            raise ConfigError(
-                "names a database with credentials in its address, where they can be read by "
-                f"others; take them out, change the password, and {_HOW_TO_LOG_IN}"
-            )
-
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-        return self.address
-
-
-#: Where a party's table comes from.
-Source = Path | Database
-
-
-def source_of(text: str, folder: Path = Path()) -> Source:
-    """An address, or a file; a relative one lies in ``folder``."""
-    return Database(text) if "://" in text else folder / text
-
-
-def is_database(source: Source) -> bool:
-    """Whether a source is asked with a query."""
-    return isinstance(source, Database) or source.name.lower().endswith(DATABASES)
 
 
 def read_query(source: Source, query: str | None, *, names_only: bool = False) -> pa.Table:
@@ -105,7 +58,7 @@ def _postgres(source: Database, query: str) -> pa.Table:
         said = str(error).lower()
         refused = any(word in said for word in ("password", "authentication", "role", "pg_hba"))
         why = (
-            f"it refuses the login; {_HOW_TO_LOG_IN}"
+            f"it refuses the login; {HOW_TO_LOG_IN}"
             if refused
             else ("it cannot be reached; check host, port and name, and whether it runs")
         )

@@ -6,15 +6,19 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic, sleep
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from weft.errors import ConfigError
 from weft.network.event_lines import LogStyle
 from weft.network.kits.open_kit import Kit, packed_json
-from weft.privacy.agreement.roster_files import read_revocation, read_roster
-from weft.privacy.agreement.roster_pins import RosterPins
 from weft.storage.atomic_files import StorageError, write_private
+
+if TYPE_CHECKING:
+    # A site that waits for runs loads nothing that only a run needs.
+    from weft.privacy.agreement.roster_pins import RosterPins
 
 try:
     import fcntl
@@ -23,6 +27,8 @@ except ImportError:  # pragma: no cover - Windows has none.
 
 #: Name of the file in a kit's ``local``; it stays on the site.
 _SETTINGS = "weft.json"
+#: Seconds that the processes of one that was killed get to end, and between two looks.
+_ENDING, _LOOK = 10.0, 0.05
 
 
 class JoinSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,7 +91,7 @@ def read_settings(kit: Kit) -> JoinSettings | None:
 
 @contextmanager
 def exclusive_use(kit: Kit) -> Iterator[None]:
-    """Let one process at a time use a site's files; the lock ends with its process."""
+    """Let one process at a time use a site's files; the lock ends with it and what it forked."""
     if fcntl is None:  # pragma: no cover - Windows has none.
         yield
         return
@@ -97,18 +103,31 @@ def exclusive_use(kit: Kit) -> Iterator[None]:
             f"{path} cannot be opened ({error.strerror or error}); check its owner and permissions"
         ) from None
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        until = monotonic() + _ENDING
+        while not _lock(handle):
+            if monotonic() > until:
+                raise ConfigError(
+                    f"weft join runs with {kit.path} already; end that one first (Ctrl-C, or "
+                    "SIGTERM)"
+                )
+            sleep(_LOOK)
         yield
-    except BlockingIOError:
-        raise ConfigError(
-            f"weft join runs with {kit.path} already; end that one first (Ctrl-C, or SIGTERM)"
-        ) from None
     finally:
         os.close(handle)
 
 
+def _lock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def roster_pins(kit: Kit) -> RosterPins:
     """What the site of this kit remembers of rosters."""
+    from weft.privacy.agreement.roster_pins import RosterPins
+
     return RosterPins(kit.home / "rosters")
 
 
@@ -124,6 +143,8 @@ def keep_revocations(settings: JoinSettings, kit: Kit, paths: Sequence[Path]) ->
             "a revocation is checked by the roster that it withdraws, and this site has none; name "
             "it with --roster"
         )
+    from weft.privacy.agreement.roster_files import read_revocation, read_roster
+
     roster = read_roster(Path(settings.roster))
     pins = roster_pins(kit)
     return [path for path in paths if not pins.take(read_revocation(path), roster)]

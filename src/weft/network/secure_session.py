@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import count
 from threading import Lock
+from typing import Protocol
 
 import msgspec
 from cryptography.exceptions import InvalidTag
@@ -30,7 +31,6 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from weft.network import clock
 from weft.network.credentials import AuthenticationFailed, Credential
-from weft.network.site_endpoint import Site
 from weft.network.transport_interface import Transport
 from weft.protocol import Failure
 
@@ -220,6 +220,14 @@ class SecureTransport:
         return _Session.agree(key, found.public, ours, found.public)
 
 
+class AnsweringSite(Protocol):
+    """What answers envelopes: a site in this process, or in another one."""
+
+    def answer(self, envelope: bytes) -> bytes: ...
+
+    def close(self) -> None: ...
+
+
 class SecureSite:
     """A site that answers only its coordinator.
 
@@ -235,7 +243,7 @@ class SecureSite:
         Name in the coordinator's certificate.
     """
 
-    def __init__(self, site: Site, credential: Credential, name: str, host: str) -> None:
+    def __init__(self, site: AnsweringSite, credential: Credential, name: str, host: str) -> None:
         self._site, self._credential = site, credential
         self._party, self._host = name, host
         self._sessions: OrderedDict[bytes, _Session] = OrderedDict()

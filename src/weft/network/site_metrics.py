@@ -1,19 +1,15 @@
-"""A site's metrics: its connection, its runs, and what it has exposed by its ledger."""
+"""A site's metrics: its connection and its runs."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
 from threading import Lock
-
-import numpy as np
 
 from weft.network.kits.engine_settings import GONE
 from weft.network.metrics_text import Metric, single
 from weft.network.run_index import IndexedRun
-from weft.privacy.ledger.ledger_file import Book
 from weft.report.json_values import rounded
 
 
@@ -99,48 +95,3 @@ def run_metrics(runs: Iterable[IndexedRun]) -> list[Metric]:
     values = {**states, **found}
     counted = [({"state": state}, float(count)) for state, count in values.items()]
     return [Metric("weft_runs", "Runs that this site has taken part in.", [*counted])]
-
-
-class ExposureMetrics:
-    """What a party's ledger says is spent; the file is read where it has changed.
-
-    Parameters
-    ----------
-    folder
-        Of ledgers.
-    party
-        Whose.
-    """
-
-    def __init__(self, folder: Path, party: str) -> None:
-        self._book = Book(folder, party)
-        self._stamp: tuple[int, int] | None = None
-        self._metrics: list[Metric] = []
-
-    def metrics(self) -> list[Metric]:
-        try:
-            found = self._book.path.stat()
-        except FileNotFoundError:
-            return []
-        stamp = found.st_mtime_ns, found.st_size
-        if stamp != self._stamp:
-            self._metrics, self._stamp = self._read(), stamp
-        return self._metrics
-
-    def _read(self) -> list[Metric]:
-        pages = self._book.read()
-        if pages is None:
-            return []
-        epsilon, delta = pages.spent()
-        lacking = pages.fewest > 0
-        share = float(np.max(pages.shown[lacking] / pages.fewest[lacking], initial=0.0))
-        return [
-            single("weft_exposure_epsilon", "ε of released models with noise.", epsilon),
-            single("weft_exposure_delta", "δ of released models with noise.", delta),
-            single("weft_exposure_rho", "ρ of feature sums with noise.", pages.rho_spent()),
-            single(
-                "weft_exposure_sums_share",
-                "Sums shown about a sample, per column that another party lacks: the most.",
-                rounded(share),
-            ),
-        ]

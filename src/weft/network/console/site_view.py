@@ -7,9 +7,9 @@ import time
 from weft import __version__
 from weft.network.console.federation_view import ExposureRow, FederationView, RunRow
 from weft.network.engine.kit_health import examine_machine, examine_process
+from weft.network.exposure_metrics import ExposureMetrics
 from weft.network.kits.open_kit import Kit
 from weft.network.run_index import IndexedRun, RunIndex
-from weft.network.site_metrics import ExposureMetrics
 
 _FROM = "By this site's own ledger, over all its runs (weft ledger has more)."
 

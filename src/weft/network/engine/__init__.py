@@ -14,6 +14,8 @@ of the server, the submitter an admin session. Nothing else of Weft but the kits
 - `process_memory`: keeps long-lived processes from growing;
 - `startup_checks`: checks of port, coordinator and certificate before the engine starts;
 - `serve_and_join`: ``weft serve`` and ``weft join`` in the foreground;
+- `site_process`: a site whose work is done in another process, `site_worker`, that `nursery`
+  starts; `letter_frames` go between them;
 - `process_log`: their readable log;
 - `admin_session`, `run_supervisor`: the submitter's side.
 """
@@ -26,14 +28,19 @@ from importlib.util import find_spec
 from weft.errors import ConfigError
 
 
+def check_engine() -> None:
+    """Refuse if the engine is not installed."""
+    if find_spec("nvflare") is None:
+        raise ConfigError(
+            "the network engine is not installed here; install it with pip install 'weft[network]'"
+        )
+
+
 def require_engine() -> None:
     """Load the engine, or refuse if it is not installed.
 
     The engine inspects every module loaded before it: most of a second after the rest of Weft,
     almost nothing before it.
     """
-    if find_spec("nvflare") is None:
-        raise ConfigError(
-            "the network engine is not installed here; install it with pip install 'weft[network]'"
-        )
+    check_engine()
     import_module("nvflare")

@@ -41,6 +41,7 @@ from weft.network.serve_settings import ServeSettings, write_serve_settings
 
 if TYPE_CHECKING:
     # A coordinator that waits for runs loads nothing that only a run or a site needs.
+    from weft.network.engine.site_process import SiteProcess
     from weft.network.site_endpoint import Site
 
 log = logging.getLogger("weft.process")
@@ -111,7 +112,11 @@ def coordinator_heart(kit: Kit, metrics: Path | None) -> ProcessHeart:
 
 
 def join(
-    kit: Kit, site: Site, wait: float, style: LogStyle = "text", metrics: Path | None = None
+    kit: Kit,
+    site: Site | SiteProcess,
+    wait: float,
+    style: LogStyle = "text",
+    metrics: Path | None = None,
 ) -> NoReturn:
     """Run a party until this process is asked to end.
 
@@ -136,6 +141,7 @@ def join(
 
     kit.prepare()
     share_pools()
+    return_large_blocks()
     reconnect_soon()
     open_no_local_port()
     forget_messages_by_one_thread()
@@ -143,6 +149,7 @@ def join(
     heart = site_heart(kit, site, metrics)
 
     def start() -> None:
+        collect_garbage_often()
         heart.start()
         wait_for_coordinator(kit, wait, log.info)
         options = (f"uid={kit.name}", f"heart_beat_interval={HEARTBEAT:g}")
@@ -166,17 +173,23 @@ def join(
     _run(kit, start, leave, style)
 
 
-def site_heart(kit: Kit, site: Site, metrics: Path | None) -> ProcessHeart:
+def site_heart(kit: Kit, site: Site | SiteProcess, metrics: Path | None) -> ProcessHeart:
     """What ``weft join`` tells of itself while it takes part."""
     from weft.network.engine.client_party import PartyComponent
-    from weft.network.site_metrics import ExposureMetrics, run_metrics
+    from weft.network.engine.site_process import SiteProcess
+    from weft.network.site_metrics import run_metrics
 
     traffic = PartyComponent.traffic
-    exposure = ExposureMetrics(kit.home / "ledger", kit.name)
+    if isinstance(site, SiteProcess):
+        exposure = site.exposure
+    else:
+        from weft.network.exposure_metrics import ExposureMetrics
+
+        exposure = ExposureMetrics(kit.home / "ledger", kit.name).metrics
 
     def collect() -> list[Metric]:
         known = [*traffic.metrics(), *run_metrics(site.runs())]
-        return [*machine_metrics(kit), *known, *exposure.metrics()]
+        return [*machine_metrics(kit), *known, *exposure()]
 
     def look() -> dict[str, Any]:
         return {"ready": traffic.ready, "seen": traffic.seen}

@@ -12,7 +12,7 @@ from weft.crypto.keys.key_files import box_file
 from weft.crypto.keys.load_keys import load_keys, read_identity
 from weft.crypto.keys.public_keys import PUBLIC, read_public
 from weft.errors import ConfigError
-from weft.network.founding.inviter import INVITATION, KEYS, ROSTER
+from weft.network.founding.inviter import INVITATION
 from weft.network.founding.letters import (
     Acceptance,
     Founding,
@@ -25,7 +25,7 @@ from weft.network.kits.certificate_requests import make_request
 from weft.network.kits.certificates import fingerprint, pem
 from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.kits.install_kit import install
-from weft.network.kits.open_kit import SITE_KIT, Kit
+from weft.network.kits.open_kit import KEYS, ROSTER, SITE_KIT, Kit
 from weft.privacy.agreement import write_roster
 from weft.privacy.agreement.roster_files import Card, card_of
 from weft.privacy.agreement.signed_roster import SignedRoster

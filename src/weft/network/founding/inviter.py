@@ -33,16 +33,16 @@ from weft.network.kits.certificates import (
     requested_key,
 )
 from weft.network.kits.engine_settings import COORDINATOR
-from weft.network.kits.open_kit import SITE_KIT
+from weft.network.kits.open_kit import KEYS, ROSTER, SITE_KIT
 from weft.network.kits.provisioning import provision
 from weft.privacy.agreement import read_roster, write_roster
 from weft.privacy.agreement.roster_files import Card, card_of
 from weft.privacy.agreement.signed_roster import Hex, SignedRoster
 from weft.storage.atomic_folder import building
 
-#: In a site's folder: its keys, the invitation, the roster; and, at the inviter's, the authority
-#: and the kit of whoever submits runs.
-KEYS, INVITATION, ROSTER = "keys", "invitation.json", "roster.json"
+#: In a site's folder: the invitation; and, at the inviter's, the authority and the kit of whoever
+#: submits runs.
+INVITATION = "invitation.json"
 AUTHORITY, SUBMITTER = "authority", "submitter"
 
 

@@ -42,8 +42,8 @@ _COMMANDS: dict[Kind, str] = {
     "site": "weft join",
     "submitter": "weft submit",
 }
-#: The kit in the folder of a site that was founded by letters.
-SITE_KIT = "kit"
+#: The kit in the folder of a site that was founded by letters, its keys and its roster.
+SITE_KIT, KEYS, ROSTER = "kit", "keys", "roster.json"
 _AGAIN = "ask the organiser of the federation for it again"
 
 
