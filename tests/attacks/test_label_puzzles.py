@@ -18,7 +18,7 @@ from weft.data.tile import Tile
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN, Terms
-from weft.solvers.sealed import party_second_moments
+from weft.solvers.sealed import party_curvatures
 from weft.solvers.sealed.second_moment_guard import tells_gradient
 from weft.solvers.sealed.table_positions import Place, WholeTable
 from weft.solvers.settings import Settings
@@ -87,7 +87,7 @@ def test_a_gradient_would_tell_labels_that_the_model_does_not(monkeypatch, recor
     scores = block.T @ expit(block @ weights)
     by_model = right(block, labels, scores + LAM * len(labels) * weights)
     assert by_model < len(labels)
-    monkeypatch.setattr(party_second_moments, "tells_gradient", lambda *_: True)
+    monkeypatch.setattr(party_curvatures, "tells_gradient", lambda *_: True)
     *_, found, weights = trained(30, 3, OPEN, **asked)
     order = [list(found.second_moments.names).index(f"c{j:02d}") for j in range(3)]
     gradient = len(labels) * found.second_moments.gradient[0][order]

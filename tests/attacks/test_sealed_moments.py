@@ -21,7 +21,7 @@ from weft.errors import WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import OPEN, Terms
 from weft.privacy.ledger.run_booking import Ledger
-from weft.solvers.sealed import party_second_moments, second_moment_guard
+from weft.solvers.sealed import party_curvatures, second_moment_guard
 from weft.solvers.settings import Settings
 
 ROWS, COLUMNS = 160, 6
@@ -236,7 +236,7 @@ def test_the_hessian_tells_no_undecided_sample(attack, monkeypatch, record):
     """Who would be told by it keeps it back; the model is there all the same, and says so."""
     with pytest.raises(NoHessian, match="few samples that are undecided at this model"):
         attack()
-    monkeypatch.setattr(party_second_moments, "too_decided", lambda *told, **how: False)
+    monkeypatch.setattr(party_curvatures, "too_decided", lambda *told, **how: False)
     hessian, row = attack()
     first = np.linalg.eigh(hessian)[1][:, -1]
     cosine = abs(first @ row) / np.linalg.norm(row)

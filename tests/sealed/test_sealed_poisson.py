@@ -161,8 +161,8 @@ def test_what_parties_open_is_uniform_and_tells_no_count():
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        ({"loss": "poisson", "folds": 3}, "neither folds nor standard errors"),
-        ({"loss": "poisson", "inference": "model"}, "neither folds nor standard errors"),
+        ({"loss": "poisson", "folds": 3}, "no folds"),
+        ({"loss": "poisson", "inference": "robust"}, "squared slopes"),
         ({"loss": "gamma"}, "hold too few digits"),
     ],
 )

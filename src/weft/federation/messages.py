@@ -251,7 +251,8 @@ class SecondMomentShares(Part):
 
     ``rest`` is to be added to the Hessian: l''(z) has more digits than one word has room for. Apart
     both have noise, which their sum has not.
-    ``labels`` has one entry, −½ Σy of two classes over the constant column.
+    ``labels`` has one entry, −½ Σy of two classes over the constant column; of counts two, −Σy and
+    Σ log y! with noise.
     """
 
     samples: Annotated[int, numbers("how many samples were trained on")]

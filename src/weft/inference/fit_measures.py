@@ -100,6 +100,8 @@ def _log_likelihood(
     if name == "squared":
         weights = 0.0 if totals is None else totals.constant
         return -0.5 * count * (math.log(2.0 * math.pi * 2.0 * loss / count) + 1.0) + 0.5 * weights
+    if totals is None and name == "poisson":
+        return _count_likelihood(fit, loss)
     if totals is None or name == "tweedie":
         return None
     if name in ("poisson", "negative_binomial"):
@@ -114,7 +116,7 @@ def _log_likelihood(
 
 def null_loss(fit: FitStatistics) -> float | None:
     """Σ ω l of an intercept alone; None: it takes more than the sums that are known."""
-    totals = fit.totals or _gaussian_totals(fit) or _binomial_totals(fit)
+    totals = fit.totals or _gaussian_totals(fit) or _binomial_totals(fit) or _count_totals(fit)
     if totals is None:
         return None
     if totals.shifted and fit.loss.name in ("logistic", "negative_binomial"):
@@ -155,6 +157,40 @@ def _gaussian_totals(fit: FitStatistics) -> Totals | None:
     total = float(crossed[-1]) / float(fit.to_raw[-1, -1])
     count = float(fit.samples)
     return Totals(count, 0.0, 0.0, count, 0.0, 0.5 * square, count, total, 0.0, 0.0)
+
+
+def _entropy(fit: FitStatistics) -> float | None:
+    """Σ(y log y − y) of counts without offsets: their loss, but for Σ(e^z − yz).
+
+    Σ e^z x stands in the Hessian, at the constant column, and Σ(e^z − y)x is the slope, so that
+    Σ y x is known, and Σ yz with it.
+    """
+    constant = str(fit.names[-1]) == "(intercept)"
+    if fit.loss.name != "poisson" or fit.label_sum is None or fit.mean_loss is None or not constant:
+        return None
+    weights = np.linalg.solve(fit.to_raw, fit.coef)
+    one = float(fit.to_raw[-1, -1])
+    means = fit.curvature[:, -1] / one
+    slopes = -fit.penalty * weights if fit.slopes is None else fit.slopes
+    crossed = float(weights @ (means - slopes))
+    return fit.mean_loss * fit.samples - float(means[-1]) / one + crossed
+
+
+def _count_totals(fit: FitStatistics) -> Totals | None:
+    """Of counts, the sum of which is known."""
+    entropy = _entropy(fit)
+    if entropy is None or fit.label_sum is None:
+        return None
+    count, without = float(fit.samples), float(fit.samples) + entropy
+    return Totals(count, 0.0, 0.0, count, 0.0, without, count, fit.label_sum, 0.0, 0.0)
+
+
+def _count_likelihood(fit: FitStatistics, loss: float) -> float | None:
+    """−Σ(e^z − yz + log y!), where losses have y log y − y for the last."""
+    entropy = _entropy(fit)
+    if entropy is None or fit.factorials is None:
+        return None
+    return entropy - fit.factorials - loss
 
 
 def _binomial_totals(fit: FitStatistics) -> Totals | None:

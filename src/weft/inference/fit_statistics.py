@@ -102,7 +102,10 @@ class FitStatistics(StaysHere):
     cells_off
         How far a cell is from the one that matrices are made of; zero: they are the same.
     label_sum
-        Σy of two classes, ±1, where there are no totals and all samples weigh one; None: not known.
+        Σy of two classes, ±1, or of counts, where there are no totals and all samples weigh one,
+        without offsets; None: not known.
+    factorials
+        Σ log y! of these counts.
     proved, reached
         Where weights go without a penalty, what is proved of them, and P at most and P* at least.
     """
@@ -129,6 +132,7 @@ class FitStatistics(StaysHere):
     loss_error: float = 0.0
     cells_off: float = 0.0
     label_sum: float | None = None
+    factorials: float | None = None
     proved: Certified | None = None
     reached: tuple[float, float] | None = None
 

@@ -209,7 +209,7 @@ class MomentShares:
 
     With each of these go ``rests``, the same of the digits of l''(z) that follow its leading ones,
     and the gradient Xᵀ l'(z) there, or with none of them. ``labels`` is −½ Σy of two classes, from
-    which an intercept alone is fitted.
+    which an intercept alone is fitted; of counts −Σy, and Σ log y!.
     """
 
     gram: MomentShare | None

@@ -62,6 +62,7 @@ class _Matrices(NamedTuple):
     longest_row: float
     cells_off: float = 0.0
     label_sum: float | None = None
+    factorials: float | None = None
 
 
 def infer(
@@ -108,7 +109,7 @@ def _fit(
     loss = settings.make_loss()
     kind: Kind = "model" if settings.inference == "none" else settings.inference
     if moments is not None:
-        found = _of_moments(moments, slices)
+        found = _of_moments(moments, slices, loss)
     else:
         found = _of_shares([slice_.statistics for slice_ in slices], slices, loss, kind)
     _, names, bias = column_order(slices)
@@ -147,15 +148,22 @@ def _fit(
         sites=len(slices),
         cells_off=found.cells_off,
         label_sum=found.label_sum,
+        factorials=found.factorials,
     )
     return without_stand_in(fit) if settings.frees_weights else fit
 
 
-def _of_moments(moments: SecondMoments, slices: Sequence[ModelSlice]) -> _Matrices:
+def _of_moments(moments: SecondMoments, slices: Sequence[ModelSlice], loss: Loss) -> _Matrices:
     if moments.hessian is None:
+        have = "a few undecided samples have nearly all; take a larger lambda"
+        if loss.name == "poisson":
+            have = (
+                "samples with large means have too much; leave such samples out, or take a larger "
+                "lambda"
+            )
         raise _KeptBack(
             "there are no standard errors: a party keeps the Hessian of this model back, of which "
-            "a few undecided samples have nearly all; take a larger lambda"
+            f"{have}"
         )
     if moments.hessian_error is None or len(moments.hessian) != 1:
         raise malformed("moments", "are not one Hessian")
@@ -175,6 +183,7 @@ def _of_moments(moments: SecondMoments, slices: Sequence[ModelSlice]) -> _Matric
         # Each holder of a cell rounds its part.
         cells_off=len(slices) * 2.0 ** -(CELL_BITS + 1),
         label_sum=moments.label_sum,
+        factorials=moments.factorials,
     )
 
 

@@ -58,7 +58,9 @@ class SecondMoments(StaysHere):
     gradient_error
         How far each is off at most, in length.
     label_sum
-        Σy of two classes, ±1; None: there is none, or it would tell the classes of one party.
+        Σy of two classes, ±1, or of counts; None: there is none, or it would tell of one party.
+    factorials
+        Σ log y! of counts; None: the same.
     to_raw
         What takes weights of these columns to coefficients and intercept in raw units; None: these
         columns have no raw units, as they are centred and there is no constant one.
@@ -73,6 +75,7 @@ class SecondMoments(StaysHere):
     gradient: Floats | None
     gradient_error: Floats | None
     label_sum: float | None
+    factorials: float | None
     to_raw: Floats | None
 
     def __repr__(self) -> str:
@@ -143,6 +146,7 @@ def join_moments(
         raise malformed("moments", "are not those that the run was to have")
     if hessian is not None and hessian_error is not None:
         hessian, hessian_error = hessian / samples, hessian_error / samples
+    labels = _labels([part.labels for part in parts], settings.loss, samples, bias)
     with_gram, with_hessian = "gram" in wanted, "hessian" in wanted
     return SecondMoments(
         names=names,
@@ -153,7 +157,8 @@ def join_moments(
         gram_error=None if gram_error is None or not with_gram else gram_error[0],
         gradient=None if gradient is None else gradient / samples,
         gradient_error=gradient_error,
-        label_sum=_label_sum([part.labels for part in parts], samples, bias),
+        label_sum=labels[0],
+        factorials=labels[1],
         to_raw=units_of(model, bias),
     )
 
@@ -203,18 +208,22 @@ def _added_vectors(
     return (None, None) if found is None else (found[0][:, order], found[1])
 
 
-def _label_sum(
-    parts: Sequence[GradientShares | None], samples: int, bias: float | None
-) -> float | None:
-    """Σy, a whole number; None: some party tells nothing of it."""
+def _labels(
+    parts: Sequence[GradientShares | None], loss: str, samples: int, bias: float | None
+) -> tuple[float | None, float | None]:
+    """Σy, a whole number, and Σ log y! of counts; None: some party tells nothing of it."""
     if bias is None or any(part is None for part in parts):
-        return None
-    found = _total(parts, (1,), np.zeros(1, np.int64))
+        return None, None
+    counts = loss == "poisson"
+    found = _total(parts, (1 + counts,), np.arange(1 + counts))
     if found is None:
-        return None
+        return None, None
+    told = found[0][0]
+    if counts:
+        return float(round(-told[0] / bias)), float(told[1])
     # As many labels of one kind as samples, less twice those of the other.
-    total = -2.0 * float(found[0][0, 0]) / bias
-    return samples - 2.0 * round((samples - total) / 2.0)
+    total = -2.0 * float(told[0]) / bias
+    return samples - 2.0 * round((samples - total) / 2.0), None
 
 
 def _total(

@@ -30,6 +30,24 @@ class _Measured(NamedTuple):
     most: float
 
 
+class ReleasedPoint(NamedTuple):
+    """What is known of a model of one problem.
+
+    Attributes
+    ----------
+    norm
+        Of its weights at most.
+    scores
+        None is farther from the centre, of a Poisson model.
+    value
+        Its mean loss at most.
+    """
+
+    norm: float
+    scores: float
+    value: float
+
+
 @dataclass
 class CertifiedPoints:
     """One class on all samples or without a fold: its vectors, the point in hand, the best proof.
@@ -73,6 +91,8 @@ class CertifiedPoints:
     #: None: a vector that is no gradient.
     _cuts: list[Cut | None] = field(default_factory=list)
     _point: Floats = field(default_factory=lambda: np.zeros(0))
+    #: No score is larger, at every point with a vector.
+    _scores_at: dict[int, float] = field(default_factory=dict)
     _gradient_vector: int = 0
     _model: int = 0
     #: Of a free intercept: where the best one can be, and what that leaves of the gap, and what all
@@ -143,9 +163,15 @@ class CertifiedPoints:
         return self._model
 
     @property
-    def model_norm(self) -> float:
-        """Above the norm of its weights."""
-        return self._cut(self._model).norm
+    def released(self) -> ReleasedPoint:
+        """What is known of it."""
+        cut = self._cut(self._model)
+        norm = cut.norm
+        if self.centre:
+            # The constant column is not rounded.
+            norm = self.products.held_longest(cut.point) + self.errors.weights
+        scores = self._scores_at.get(self._model, math.inf)
+        return ReleasedPoint(norm, scores, cut.value + cut.value_error)
 
     @property
     def gap(self) -> float:

@@ -50,6 +50,11 @@ def stands_for_few(cells: Floats, least: int, weights: Floats | None = None) -> 
     return False
 
 
+def largest_part(cells: Floats) -> float:
+    """The most that one row has of the square of some combination."""
+    return float((_basis(cells) ** 2).sum(axis=1).max(initial=0.0))
+
+
 def spanned_by(cells: Floats) -> int:
     """How many columns and the constant one say different things."""
     return int(_basis(cells).shape[1])

@@ -13,6 +13,7 @@ from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel
 from weft.solvers.base import Checkpointing, Coordinator, Record, Result, Stage
 from weft.solvers.run_loop import Clock, ends_whole_run, why_stop
+from weft.solvers.sealed.certified_points import ReleasedPoint
 from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSS, AnySeries, ExponentialSeries
 from weft.solvers.sealed.held_out_losses import HeldOut, starting_losses
 from weft.solvers.sealed.lbfgs_coefficients import Descent, Trial, factors_of
@@ -121,14 +122,14 @@ class _Run:
         """All λ, each until it is certified or a limit is reached."""
         settings, result = self._settings, self.result
         self._begin()
-        norms: dict[int, list[float]] = {}
+        points: dict[int, list[ReleasedPoint]] = {}
         for number, lam in enumerate(settings.lambdas):
             for problem in self._problems:
                 problem.turn(lam)
             over = self._train_one(lam)
             models = [problem.model for problem in self._problems[: self._layout.classes]]
             self._exchange.keep(number, np.array(models))
-            norms[number] = [each.model_norm for each in self._problems[: self._layout.classes]]
+            points[number] = [each.released for each in self._problems[: self._layout.classes]]
             scores = self._held_scores()
             stage = Stage(number, lam, self._certificate(), self._clock.round_trips, scores)
             result.stages.append(stage)
@@ -140,8 +141,12 @@ class _Run:
                 break
         chosen = chosen_stage(result.stages, settings)
         result.certificate, result.model_iteration = chosen.certificate, chosen.number
+        released = points[chosen.number]
+        if self._exponential:
+            # The series in use may have become shorter since.
+            self._guard.reach_model(max(point.scores for point in released))
         level = 0 if self._squared else self._guard.level
-        self._exchange.moments(settings, chosen.number, norms[chosen.number], level)
+        self._exchange.moments(settings, chosen.number, released, level)
         result.notes.append(self._widths_in_words())
         return result
 

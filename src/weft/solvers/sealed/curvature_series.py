@@ -22,26 +22,32 @@ from weft.crypto.primitives.seeded_words import Words
 from weft.solvers.sealed.masked_sine_kernels import SINE_ERROR
 from weft.solvers.sealed.sine_series import SCORE_BITS, SERIES
 
-#: Scores that copies are away at least, and the frequency up to which there are terms.
-_APART, _HIGHEST = 24.0, 8.2
 _PI = Decimal("3.1415926535897932384626433832795028841971693993751")
 _GRID = 1 << (64 - SCORE_BITS)
 
 
 @dataclass(frozen=True)
 class CurvatureSeries:
-    """Terms that hold for scores within ±``reach``."""
+    """Terms that hold for scores within ±``reach``.
+
+    Attributes
+    ----------
+    apart, highest
+        Scores that copies are away at least, and the frequency up to which there are terms.
+    """
 
     reach: float
+    apart: float = 24.0
+    highest: float = 8.2
 
     @cached_property
     def _multiple(self) -> int:
         """Of the first frequency, π/P; the others are odd multiples of it."""
-        return math.floor(_GRID / (2 * (self.reach + _APART)))
+        return math.floor(_GRID / (2 * (self.reach + self.apart)))
 
     @cached_property
     def terms(self) -> int:
-        return math.ceil(_HIGHEST / (4.0 * np.pi / _GRID * self._multiple))
+        return math.ceil(self.highest / (4.0 * np.pi / _GRID * self._multiple))
 
     @cached_property
     def words(self) -> Words:
@@ -90,7 +96,7 @@ class CurvatureSeries:
 
     @property
     def _copies(self) -> float:
-        return 2.0 * math.exp(self.reach - 1.0 / self._density) / (1.0 - math.exp(-_APART))
+        return 2.0 * math.exp(self.reach - 1.0 / self._density) / (1.0 - math.exp(-self.apart))
 
     def _left_out(self, lowest: float) -> float:
         more = np.arange(2 * self.terms + 1, 80 * self.terms, 2)

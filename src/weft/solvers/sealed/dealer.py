@@ -23,6 +23,7 @@ from weft.solvers.sealed.digit_widths import (
     loss_digits,
 )
 from weft.solvers.sealed.exponential_series import ExponentialSeries
+from weft.solvers.sealed.large_means import mean_counts
 from weft.solvers.sealed.masked_sine_kernels import blocks_of, less_dealt
 from weft.solvers.sealed.ring_products import add_products, transposed_products
 from weft.solvers.sealed.second_moment_kernels import CUT_TWICE, cross_products
@@ -206,6 +207,15 @@ class Dealer:
         self._slopes = self._mask(f"{serial} bends", 2, self._table.n_rows)
         return self._waves(serial, "bend", series.words, digits, weighed)
 
+    def exponential_bends(self, serial: int, series: ExponentialSeries) -> Words:
+        """The same for a Poisson loss, and for counts of means beyond caps."""
+        rows = self._table.n_rows
+        self._slopes = self._mask(f"{serial} bends", 2, rows)
+        sent = [self._waves(serial, "bend", series.words, series.dealt, False)]
+        for name, count in mean_counts(series.reach).items():
+            sent.append(self._waves(serial, name, count.words, count.digits(rows).dealt, False))
+        return np.concatenate(sent)
+
     def weights(self, serial: int, cuts: tuple[int, int, int]) -> Words:
         """The masks of σ', cut twice, and slopes, and their highest bits: the shares sent."""
         digits, masks = np.array(cuts, np.uint64)[:, None], self._slopes[list(CUT_TWICE)]
@@ -223,11 +233,12 @@ class Dealer:
         gradient = self._sent(f"{serial} gradient", crossed)
         return np.concatenate([sent.reshape(-1), gradient.reshape(-1)])
 
-    def hessian(self, serial: int) -> Words:
-        """A times the masks of what was opened last: the share sent."""
+    def hessian(self, serial: int, *, counts: bool) -> Words:
+        """A times the masks of what was opened last: the share sent; with counts, one of zero."""
         masks = self._all_cells()
         crossed = np.stack([cross_products(masks, spread) for spread in self._spread])
-        return self._sent(f"{serial} hessian", crossed)
+        sent = self._sent(f"{serial} hessian", crossed).reshape(-1)
+        return np.append(sent, self._others(f"{serial} nothing", 1)) if counts else sent
 
     def _all_cells(self) -> Words:
         """A as one table: cells that several parties hold have the sum of their masks."""

@@ -148,6 +148,20 @@ class ExponentialSeries:
         rounded = self._square * 4.0**-self.dealt + 2 * self.terms * 4.0**-self.public
         return self.scale**2 * rounded / 4
 
+    @property
+    def noise_scale(self) -> float:
+        """By how much noise in gradients is larger than where means are one."""
+        return max(1.0, math.sqrt(self.scale))
+
+    @property
+    def label_digits(self) -> float:
+        """Binary digits that counts have, of half of the samples: the others may have no events.
+
+        Of counts of a small mean m that is m·log₂(e/m) each, as many as it takes to say which of
+        them are not zero; of others at least one.
+        """
+        return 0.5 * min(1.0, self.scale * (math.log2(math.e) - self.doublings))
+
     def loss_digits(self, rows: int, label: float) -> int:
         """Digits with which a total over so many rows does not wrap, no label being larger.
 

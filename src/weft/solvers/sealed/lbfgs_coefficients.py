@@ -367,6 +367,8 @@ class Descent(CertifiedPoints):
                 raise ConfigError(_NO_ROOM)
         delta = self.errors.vector(series, size, self._rounded(trial), scores)
         self._cuts.append(Cut(value, error, trial.point, trial.norm, delta))
+        reach = self.offset + self.errors.bounds.row_norm * trial.away
+        self._scores_at[count - 1] = min(scores, reach)
         step = self.products.padded(trial.point) - self.products.padded(self._point)
         known = self._cuts[self._gradient_vector] is not None
         if known and trial.moved > 2 * self.errors.weights:
@@ -380,7 +382,7 @@ class Descent(CertifiedPoints):
             self._prove()
             return
         self._point, self._gradient_vector = trial.point, count - 1
-        self._scores = min(scores, self.offset + self.errors.bounds.row_norm * trial.away)
+        self._scores = self._scores_at[count - 1]
         self._prove()
 
 

@@ -181,11 +181,15 @@ class KeptPointRequest(SealedRequest, kw_only=True):
 
 
 class BendsRequest(SealedRequest, kw_only=True):
-    """Brings scores under masks; asks for σ'(z) and slopes of one problem."""
+    """Brings scores under masks; asks for σ'(z) and slopes of one problem, or for e^z.
+
+    Curvatures have ``width`` leading digits behind the point, and ``rest`` that follow.
+    """
 
     scores: Annotated[Words, masked("scores and masks", "words")]
     series: Annotated[int, record("which series the slope is", alike=True)]
     width: Annotated[int, _WIDTH]
+    rest: Annotated[int, _WIDTH]
     dealt: Annotated[Words | None, dealt("share of sines and cosines of masks", "words")] = None
 
 

@@ -1,7 +1,7 @@
 """Digits of second moments, noise in what guards and readers get of them, and how far they are off.
 
-Curvatures σ' are made row by row in as many digits as 64 bits hold, and cut twice: to those that
-have room in products with two cells, and to more, which are multiplied apart.
+Curvatures, σ' or e^z, are made row by row in as many digits as 64 bits hold, and cut twice: to
+those that have room in products with two cells, and to more, which are multiplied apart.
 """
 
 from __future__ import annotations
@@ -13,16 +13,19 @@ from weft.array_types import Floats
 from weft.errors import ConfigError
 from weft.solvers.sealed.curvature_series import CurvatureSeries
 from weft.solvers.sealed.digit_widths import CELL_BITS, CHANCE, Errors, TableBounds, Widths
+from weft.solvers.sealed.exponential_series import ExponentialSeries
 from weft.solvers.sealed.weight_digits import WEIGHT_DIGITS, Weighing
 
 #: Binary digits that curvatures must have at least, and those that are of any use.
-FEWEST_BENDS, _MOST_BENDS = 8, 40
+FEWEST_BENDS, MOST_BENDS = 8, 40
 #: Binary digits of curvatures before they are cut, and of slopes that are dealt with them.
 _BEND_DIGITS = 60
 #: Noise of each party in an entry of a gradient that readers get, by the root of all rows: it
 #: leaves weights uncertain by a millionth of what samples do, and hides what exact sums of whole
 #: numbers would tell.
 _GRADIENT_NOISE = -24
+#: Noise of each party in Σ log y! of counts is even within ±2^(this − 1).
+FACTORIAL_NOISE = -5
 _TOO_LARGE = (
     "products of these columns are too large for second moments in 64 bits; scale the columns "
     "(scaling = 'standard'), or leave second_moments out"
@@ -84,7 +87,15 @@ def bend_width(bounds: TableBounds) -> int:
 def rest_width(width: int, most_weight: float) -> int:
     """How many digits follow: they are below one unit of those, where ωσ' is below ω/4."""
     room = width - 3 + min(0, math.floor(math.log2(most_weight)))
-    return max(0, min(room, _MOST_BENDS - width))
+    return max(0, min(room, MOST_BENDS - width))
+
+
+def exponential_widths(bounds: TableBounds, most: float) -> tuple[int, int]:
+    """Leading digits of e^z, none of which is above ``most``, and those that follow."""
+    square = bounds.column_norm**2
+    width = 61 - 2 * CELL_BITS - math.ceil(math.log2(most * square * 1.02 + 1.0))
+    rest = 60 - 2 * CELL_BITS - math.ceil(math.log2(square * 1.02 + 1.0))
+    return width, max(0, min(rest, MOST_BENDS - width))
 
 
 def carry_noise(rest: int, parties: int) -> int:
@@ -97,14 +108,17 @@ def carry_noise(rest: int, parties: int) -> int:
     return 63 - rest - math.ceil(math.log2(parties))
 
 
-def bend_cuts(
-    series: CurvatureSeries, weighing: Weighing | None, width: int, slope: int
-) -> tuple[int, int, int]:
+def bend_total(series: CurvatureSeries | ExponentialSeries, weighing: Weighing | None) -> int:
+    """Digits of curvatures, and of slopes with them, before they are cut."""
+    if isinstance(series, ExponentialSeries):
+        return series.total
+    total = bend_digits(series, weighing).total
+    return total if weighing is None else total + weighing.bits
+
+
+def bend_cuts(total: int, width: int, rest: int, slope: int) -> tuple[int, int, int]:
     """Digits that are cut off curvatures, to leave the leading ones and more, and off slopes."""
-    total, most = bend_digits(series, weighing).total, 1.0
-    if weighing is not None:
-        total, most = total + weighing.bits, weighing.most
-    return total - width, total - width - rest_width(width, most), total - slope
+    return total - width, total - width - rest, total - slope
 
 
 def hessian_error(
@@ -125,6 +139,28 @@ def hessian_error(
         each += 0.25 * weighing.rounding
     off = (most * each + cut) * bounds.column_norm**2
     return off + 0.25 * most * gram_error(bounds, holders)
+
+
+def exponential_hessian_error(
+    bounds: TableBounds,
+    series: ExponentialSeries,
+    columns: int,
+    norm: float,
+    holders: int,
+    most: float,
+) -> float:
+    """The same of Xᵀ diag(e^z) X, where no e^z is above ``most``.
+
+    Rounding and cutting are right on average, row by row, and independent: of sums with factors
+    x_j·x_k, whose squares add up to no more than those of a column times the longest row's.
+    """
+    width, rest = exponential_widths(bounds, most)
+    tail = 2 * math.log(2 * columns**2 / CHANCE)
+    spread = math.sqrt(tail * (series.variance + 4.0 ** -(width + rest)))
+    shaken = spread * bounds.row_norm * bounds.column_norm
+    moved = holders * math.sqrt(columns) * 2.0 ** -(CELL_BITS + 1) * norm
+    each = series.slope_error + 4 * series.terms * 2.0**-series.total + 1.01 * most * moved
+    return shaken + each * bounds.column_norm**2 + most * gram_error(bounds, holders)
 
 
 def gradient_noise(rows: int, widths: Widths, most_weight: float) -> int:
@@ -148,6 +184,22 @@ def square_noise(width: int) -> int:
     return max(1, width - 5)
 
 
+def exponential_vector(
+    errors: Errors, series: ExponentialSeries, value: float, norm: float, scores: float
+) -> float:
+    """How far the gradient that readers get of a Poisson model may be off, where its mean loss is
+    ``value`` at most, beside that of a point of training: it has noise."""
+    size = errors.slope_size(value, series, scores)
+    return _told_noise(errors, series.noise_scale) + errors.vector(series, size, norm, scores)
+
+
+def _told_noise(errors: Errors, most: float) -> float:
+    """What all parties' noise adds to a gradient at most, in length."""
+    noise = errors.parties * 2.0 ** (gradient_noise(errors.bounds.rows, errors.widths, most) - 1)
+    noise *= math.sqrt(errors.columns) * 2.0 ** -(CELL_BITS + errors.widths.slope)
+    return noise / errors.bounds.samples
+
+
 def fine_vector(errors: Errors, series: CurvatureSeries, norm: float) -> float:
     """How far the gradient that readers get may be off, from the finer series, at such weights.
 
@@ -161,7 +213,4 @@ def fine_vector(errors: Errors, series: CurvatureSeries, norm: float) -> float:
     slope = size * (series.slope_error + 2 * series.terms * 2.0**-digits.total + rounding)
     slope += 1.5 * 2.0**-errors.widths.slope
     variance = most**2 * digits.rounding(series.slope_factors)
-    noise = errors.parties * 2.0 ** (gradient_noise(bounds.rows, errors.widths, most) - 1)
-    noise *= math.sqrt(errors.columns) * 2.0 ** -(CELL_BITS + errors.widths.slope)
-    told = noise / bounds.samples
-    return told + errors.gradient(slope, variance, 0.25 * most, size, norm)
+    return _told_noise(errors, most) + errors.gradient(slope, variance, 0.25 * most, size, norm)

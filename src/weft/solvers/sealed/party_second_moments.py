@@ -14,6 +14,7 @@ noise.
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import gammaln
 
 from weft.array_types import Floats
 from weft.crypto.primitives.seeded_words import Words, seeded_words
@@ -22,9 +23,8 @@ from weft.protocol import Answer, Nothing, answers
 from weft.protocol.message import malformed
 from weft.solvers.base import MomentShare, MomentShares
 from weft.solvers.party_context import PartyContext
-from weft.solvers.sealed.curvature_series import CURVATURES
 from weft.solvers.sealed.digit_widths import CELL_BITS
-from weft.solvers.sealed.masked_sine_kernels import add_waves
+from weft.solvers.sealed.large_means import upper_cap
 from weft.solvers.sealed.messages import (
     BENDS,
     CELLS,
@@ -32,8 +32,6 @@ from weft.solvers.sealed.messages import (
     HESSIAN,
     KEPT_POINT,
     WEIGHTS,
-    BendsReply,
-    BendsRequest,
     CellsReply,
     CellsRequest,
     GramRequest,
@@ -44,34 +42,17 @@ from weft.solvers.sealed.messages import (
     WeightsReply,
     WeightsRequest,
 )
-from weft.solvers.sealed.moment_digits import (
-    FEWEST_BENDS,
-    bend_cuts,
-    bend_digits,
-    carry_noise,
-    gradient_noise,
-    rest_width,
-    square_noise,
-    sum_noise,
-)
-from weft.solvers.sealed.party import SealedParty
+from weft.solvers.sealed.moment_digits import FACTORIAL_NOISE, carry_noise, gradient_noise
+from weft.solvers.sealed.party_curvatures import CurvatureShares
 from weft.solvers.sealed.party_shares import cut_scores, noise
 from weft.solvers.sealed.ring_products import encoded, transposed_products
-from weft.solvers.sealed.second_moment_guard import (
-    check_moments,
-    matrices_of,
-    row_groups,
-    tells_gradient,
-    told_by_moments,
-    too_decided,
-)
+from weft.solvers.sealed.second_moment_guard import check_moments, matrices_of, told_by_moments
 from weft.solvers.sealed.second_moment_kernels import CUT_TWICE, cross_products
 from weft.solvers.sealed.table_positions import WholeTable
-from weft.solvers.sealed.weight_digits import TIMES_MASKS
 from weft.solvers.settings import Settings
 
 
-class SealedMomentsParty(SealedParty):
+class SealedMomentsParty(CurvatureShares):
     """Answers the phases of sealed training, and those of its second moments."""
 
     def __init__(self, context: PartyContext, settings: Settings) -> None:
@@ -80,17 +61,13 @@ class SealedMomentsParty(SealedParty):
         self._matrices = matrices_of(settings, context.labels.shape[1])
         #: Whether a Hessian would tell too much.
         self._keeps_back = False
-        #: The problem of a kept model whose Hessian is being made.
-        self._kept: tuple[int, int] | None = None
-        #: Leading digits of its curvatures, and digits that are cut off them and slopes.
-        self._bend_digits, self._cuts = 0, (0, 0, 0)
-        #: Of sums of σ'(z): under which pads they go, and how far each may be off by row.
-        self._sums_label, self._bend_error = "", 0.0
         self._cut_share: Words = np.zeros((0, 0), np.uint64)
         #: Its shares of the gradient at the model in hand, and of those that are done.
         self._gradient: Words = np.zeros(0, np.uint64)
         self._gradients: dict[tuple[int, int], MomentShare] = {}
         self._gram: MomentShare | None = None
+        #: Its share of Σ log y!, of counts.
+        self._factorials: Words = np.zeros(1, np.uint64)
         #: By model and problem.
         self._hessians: dict[tuple[int, int], MomentShare] = {}
         self._rests: dict[tuple[int, int], MomentShare] = {}
@@ -119,7 +96,7 @@ class SealedMomentsParty(SealedParty):
         hessians = [share for share in found if share is not None]
         if len(hessians) < len(found) or self._keeps_back:
             hessians = []
-        told = tells_gradient(self._whole, self._view.n_samples, len(found))
+        told = self._tells_gradient(len(found))
         gradients = [self._gradients[model or 0, k] for k in range(len(hessians)) if told]
         gram = _made(self._gram) if self._makes_gram else None
         rests = tuple(self._rests[model or 0, k] for k in range(len(hessians)))
@@ -129,8 +106,9 @@ class SealedMomentsParty(SealedParty):
     def _label_share(self) -> MomentShare | None:
         """Its share of the first vector's entry at a free intercept: how many are of which class.
 
-        Readers that have labels take off their own, so that as many parties must have some as terms
-        want in a sum. With weights or offsets nothing follows from it.
+        Of counts it is their sum, and what log-likelihoods have besides goes along. Readers that
+        have labels take off their own, so that as many parties must have some as terms want in a
+        sum. With weights or offsets nothing follows from it.
         """
         told = self._constant >= 0 and self._all_problems.classes == 1
         plain = self._weighing is None and not self._context.offset
@@ -138,6 +116,8 @@ class SealedMomentsParty(SealedParty):
             return None
         problem = np.array([0])
         share = self._vectors[1].of(problem).share(self._first)[:, self._constant, 0]
+        if self._exponential:
+            share = np.append(share, self._factorials)
         return MomentShare(share, self._widths.vector, 2.0**-self._widths.vector)
 
     @property
@@ -152,6 +132,7 @@ class SealedMomentsParty(SealedParty):
         context = self._context
         if self._matrices:
             weighs = "hessian" in self._asked_for and not self._squared
+            heaviest = upper_cap(table, context.view.min_batch) if self._exponential else 1.0
             check_moments(
                 context.view,
                 table,
@@ -162,6 +143,7 @@ class SealedMomentsParty(SealedParty):
                 rare_pairs=context.rare_pairs,
                 several=context.wide_models,
                 site=context.site_statistics,
+                heaviest=max(heaviest, 1.0),
             )
             context.foresee_moments(told_by_moments(table, self._party, self._matrices), weighs)
 
@@ -220,45 +202,6 @@ class SealedMomentsParty(SealedParty):
     def _opened_point(self, total: Words) -> Words:
         return super()._opened_point(total) if self._kept is None else self._open(total)
 
-    def _bends(self, message: BendsRequest) -> BendsReply:
-        """Shares of σ'(z) and of σ(z) − ½ of one problem, under masks."""
-        opened = self._open(message.scores)
-        if self._kept is None or not 0 <= message.series < len(CURVATURES):
-            raise malformed("series", "has no curvature at a model that was kept")
-        series = CURVATURES[message.series]
-        weighing = self._weighing
-        digits = bend_digits(series, weighing)
-        cuts = bend_cuts(series, weighing, message.width, self._widths.slope)
-        if message.width < FEWEST_BENDS or not all(0 < cut < 62 for cut in cuts):
-            raise malformed("width", "is not one that curvatures can have")
-        self._bend_digits, self._cuts = message.width, cuts
-        self._bend_error = series.error
-        dealt = self._dealt(message.dealt)
-        odd, even = (f * 2.0**digits.public for f in (series.slope_factors, series.factors))
-        shares = np.zeros((2, 2, self._whole.n_rows), np.uint64)
-        for number, times in enumerate(("", TIMES_MASKS) if weighing is not None else ("",)):
-            for at, seed, words in self._blocks(opened.shape, "bend", series.terms, dealt, times):
-                bends, slopes = shares[number, :, at[1]]
-                add_waves(opened[at], series.words, odd, even, seed, words, slopes, bends)
-        dealt.end()
-        found = shares[0] if weighing is None else self._weighed(shares[0], shares[1])
-        return BendsReply(bends=self._hide(found + self._mask("bends", *found.shape)))
-
-    def _bend_sums(self, shares: Words) -> Words:
-        """Shares of Σσ'(z) over groups of rows, with noise that even the dealer does not know."""
-        groups = row_groups(self._whole)
-        bits = [sum_noise(self._bend_digits, self._weighing)] * len(groups)
-        sums = [shares[rows].sum() for rows in groups]
-        if self._weighing is not None:
-            # Whoever counts a sample knows its weight.
-            squares = np.zeros(self._whole.n_rows)
-            squares[self._own_rows] = (self._counted_weights / self._weighing.most) ** 2
-            words = encoded(squares, self._bend_digits)
-            sums += [words[rows].sum() for rows in groups]
-            bits += [square_noise(self._bend_digits)] * len(groups)
-        drawn = noise(self._own_seed, f"{self._serial} sums", bits)[:, 0]
-        return drawn + np.array(sums, np.uint64)
-
     def _weights(self, message: WeightsRequest) -> WeightsReply:
         """Cut σ'(z), so that its products with two cells do not wrap, and slopes; mask both."""
         opened = self._open(message.bends)[list(CUT_TWICE)]
@@ -280,35 +223,8 @@ class SealedMomentsParty(SealedParty):
         self._sums_label = f"{self._label()} sums"
         return WeightsReply(
             weights=self._hide(self._cut_share - masks),
-            sums=self._pads.put_on(self._bend_sums(leading), self._sums_label),
+            sums=self._pads.put_on(self._sums_of(leading), self._sums_label),
         )
-
-    def _too_decided(self, told: Words) -> bool:
-        """Whether few samples have nearly all of the Hessian."""
-        groups = row_groups(self._whole)
-        weighed, most = self._weighing is not None, self._most_weight
-        count, unit = len(groups), 2.0**-self._bend_digits
-        sums = self._pads.take_off(told, count * (1 + weighed), self._sums_label)
-        values = sums.view(np.int64) * unit
-        sizes = np.array([len(rows) for rows in groups])
-        # By the largest weight, and at least.
-        bends = np.maximum(values[:count] / most - sizes * (self._bend_error + unit / most), 0.0)
-        undecided = 4 * bends
-        if weighed:
-            # (Σωσ')²/Σ(ωσ')², whose denominator is no more than Σω²/16.
-            squares = np.maximum(values[count:] + self._parties / 64, unit)
-            undecided = np.maximum(undecided, 16 * bends**2 / squares)
-        least = self._context.min_batch
-        return too_decided(self._view, self._whole, undecided.tolist(), least, weighed=weighed)
-
-    @property
-    def _rest_digits(self) -> int:
-        """Digits of curvatures that follow the leading ones."""
-        return rest_width(self._bend_digits, self._most_weight)
-
-    @property
-    def _most_weight(self) -> float:
-        return 1.0 if self._weighing is None else self._weighing.most
 
     def _spread_cells(self, message: CellsRequest) -> CellsReply:
         """σ'(z) times cells: its share times E, and what was opened times its own masks.
@@ -339,7 +255,7 @@ class SealedMomentsParty(SealedParty):
         table, place = self._whole, self._place
         label = f"{self._slope_serial} weights"
         masks = seeded_words(self._seed, label, len(CUT_TWICE), table.n_rows)[-1:]
-        size = gradient_noise(table.n_rows, self._widths, self._most_weight)
+        size = gradient_noise(table.n_rows, self._widths, self._noise_scale)
         drawn = noise(self._own_seed, f"{self._serial} gradient", [size] * table.n_columns)
         share: Words = drawn[:, 0].copy()
         for there, masked in zip(table.places, self._masked, strict=True):
@@ -352,6 +268,9 @@ class SealedMomentsParty(SealedParty):
         columns, place = self._whole.n_columns, self._place
         dealt = self._dealt(message.dealt)
         shares = dealt.take(f"{self._serial} hessian", len(opened), columns, columns).copy()
+        if self._exponential:
+            nothing = dealt.take(f"{self._serial} nothing", 1)
+            self._factorials = nothing + self._own_factorials()
         dealt.end()
         masked, masks = self._all_masked(), self._own_masks()
         for share, own, spread in zip(shares, self._cut_share, opened, strict=True):
@@ -369,6 +288,14 @@ class SealedMomentsParty(SealedParty):
         self._gradients[self._kept] = MomentShare(self._gradient, bits, message.slope_error)
         self._kept, self._cut_share = None, np.zeros((0, 0), np.uint64)
         return Nothing()
+
+    def _own_factorials(self) -> Words:
+        """Σ log y! of its counts, with noise: exactly, it would tell how many there are of each."""
+        bits = self._widths.vector
+        total = encoded(gammaln(self._labels + 1.0).sum(axis=0), bits)
+        drawn = noise(self._own_seed, f"{self._serial} factorials", [bits + FACTORIAL_NOISE])
+        found: Words = total + drawn[:, 0]
+        return found
 
     def _carried(self) -> Words:
         """What it moves from the rest of a Hessian to its leading digits: noise, symmetric."""

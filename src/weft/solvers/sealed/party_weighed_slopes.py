@@ -190,19 +190,21 @@ class WeighedShares(SlopeShares):
         found[1] += self._own_weights * encoded(np.array(series.level), digits.loss)
         return self._hide_products(found)
 
-    def _exponential_waves(
-        self, opened: Words, series: ExponentialSeries, dealt: DealtShares
+    def _exponentials(
+        self, opened: Words, series: ExponentialSeries, name: str, dealt: DealtShares
     ) -> Words:
-        """Shares of e^z under masks; (1 × problems × rows)."""
-        self._series, public = series, 2.0**series.public
+        """Shares of e^z; (problems × rows)."""
+        # How far scores are from the centre, which all know.
+        opened = opened - encoded(np.array(series.centre), SCORE_BITS)
+        public = 2.0**series.public
         odd, even = series.sines * public, series.cosines * public
         sines, cosines = np.zeros((2, *opened.shape), np.uint64)
-        for at, seed, words in self._blocks(opened.shape, "wave", series.terms, dealt):
+        for at, seed, words in self._blocks(opened.shape, name, series.terms, dealt):
             add_waves(opened[at], series.words, odd, even, seed, words, sines[at], cosines[at])
-        found = sines + cosines
+        found: Words = sines + cosines
         if self._first:
             found += encoded(np.array(series.level), series.public + series.dealt)
-        return self._hide_products(found[None])
+        return found
 
     def _hide_products(self, products: Words) -> Words:
         return self._hide(products + self._mask("weighed", *products.shape))
@@ -262,9 +264,10 @@ class WeighedShares(SlopeShares):
         series = self._ladder[message.series]
         reply = SlopesReply(slopes=np.zeros(0, np.uint64))
         if isinstance(series, ExponentialSeries):
-            # How far scores are from the centre, which all know.
+            self._series = series
+            found = self._exponentials(opened, series, "wave", dealt)
+            reply.slopes = self._hide_products(found[None])
             opened = opened - encoded(np.array(series.centre), SCORE_BITS)
-            reply.slopes = self._exponential_waves(opened, series, dealt)
         elif self._weighing is None:
             slopes, reply.losses = self._waves(opened, series, dealt)
             reply.slopes = self._hide_slopes(slopes, held=message.held)

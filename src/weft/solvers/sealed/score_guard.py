@@ -84,6 +84,11 @@ class ScoreGuard:
         fits = [n for n, series in enumerate(self.ladder) if series.reach >= _ROOM * scores]
         self.level = min([self.level, *fits])
 
+    def reach_model(self, scores: float) -> None:
+        """Take the first series that holds for such scores, which some series held for before."""
+        fits = [n for n, series in enumerate(self.ladder) if series.reach >= scores]
+        self.level = fits[0] if fits else len(self.ladder) - 1
+
     def widen(self, alarm: float, period: int) -> bool:
         """Take the next series, or the one after it if an alarm says so; false: there is none."""
         if self.level + 1 == len(self.ladder):

@@ -15,7 +15,7 @@ import numpy as np
 from weft.array_types import Flags, Floats, Ints
 from weft.errors import ConfigError
 from weft.matching.party_view import PartyView
-from weft.solvers.sealed.column_combinations import spanned_by, stands_for_few
+from weft.solvers.sealed.column_combinations import largest_part, spanned_by, stands_for_few
 from weft.solvers.sealed.reader_groups import (
     ROWS_PER_NUMBER,
     Told,
@@ -128,9 +128,13 @@ def refuse_site_alone(cells: Floats) -> None:
         raise ConfigError(_SITE_ALONE)
 
 
-def refuse_combinations(cells: Floats, least: int) -> None:
-    """Refuse moments of one's own columns that combine to what tells of fewer rows."""
-    if stands_for_few(cells, least):
+def refuse_combinations(cells: Floats, least: int, heaviest: float = 1.0) -> None:
+    """Refuse moments of one's own columns that combine to what tells of fewer rows.
+
+    ``heaviest``: how many times as much as others a row may weigh in them; then, too, no row shall
+    have more than half of a combination.
+    """
+    if stands_for_few(cells, least) or largest_part(cells) > 1.0 / (1.0 + heaviest):
         raise ConfigError(_COMBINED)
 
 
@@ -176,6 +180,7 @@ def check_moments(
     rare_pairs: bool,
     several: bool,
     site: bool,
+    heaviest: float = 1.0,
 ) -> None:
     """Refuse a run whose second moments would tell single rows of this party.
 
@@ -197,6 +202,8 @@ def check_moments(
         Whether matrices may weigh the same rows in several ways.
     site
         Whether they may tell of one site alone.
+    heaviest
+        How many times as much as others a row may weigh in them.
     """
     if hessian and matrices > 1 and not several:
         raise ConfigError(_SEVERAL)
@@ -217,7 +224,7 @@ def check_moments(
         if rows.tobytes() not in seen:
             seen.add(rows.tobytes())
             refuse_sparse(whole[rows], least)
-            refuse_combinations(whole[rows], least)
+            refuse_combinations(whole[rows], least, heaviest)
     if rare_pairs:
         return
     for other in table.places:
@@ -237,14 +244,14 @@ def row_groups(table: WholeTable) -> list[Ints]:
     return list(found.values())
 
 
-def tells_gradient(table: WholeTable, samples: int, problems: int) -> bool:
+def tells_gradient(table: WholeTable, samples: int, problems: int, digits: float = 1.0) -> bool:
     """Whether labels are more than twice the digits that a gradient tells, and as many by table.
 
     Whoever has all columns knows scores, and the gradient then is Σ x over samples of one class: a
     puzzle of whole numbers, which lattices solve where it has one solution. By table, since readers
-    with labels of their own take those off.
+    with labels of their own take those off. A label has so many binary ``digits`` at most.
     """
-    told = _GRADIENT_BITS * table.n_columns * problems
+    told = _GRADIENT_BITS * table.n_columns * problems / digits
     fewest = min((len(place.rows) for place in table.places), default=0)
     return samples >= 2 * told and fewest >= told
 

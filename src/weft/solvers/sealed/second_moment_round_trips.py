@@ -7,12 +7,16 @@ nothing of them: it knows from bounds how far their entries may be off, and tell
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from weft.crypto.primitives.seeded_words import Words
 from weft.errors import ConfigError
+from weft.solvers.sealed.certified_points import ReleasedPoint
 from weft.solvers.sealed.coordinator_round_trips import SealedExchange
 from weft.solvers.sealed.curvature_series import CURVATURES
 from weft.solvers.sealed.dealer import Dealer
 from weft.solvers.sealed.digit_widths import Errors
+from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSS, ExponentialSeries
 from weft.solvers.sealed.fold_rows import FoldSizes
 from weft.solvers.sealed.messages import (
     BENDS,
@@ -34,10 +38,15 @@ from weft.solvers.sealed.messages import (
 from weft.solvers.sealed.moment_digits import (
     bend_cuts,
     bend_digits,
+    bend_total,
     bend_width,
+    exponential_hessian_error,
+    exponential_vector,
+    exponential_widths,
     fine_vector,
     gram_error,
     hessian_error,
+    rest_width,
 )
 from weft.solvers.settings import Settings
 
@@ -46,10 +55,25 @@ _KEPT_BACK = (
     "undecided at this model; take a larger lambda, or ask for the Gram matrix alone"
 )
 
+_LARGE_MEANS = (
+    "no Hessian: {} keeps it back, since it would tell the rows of the few samples that have the "
+    "largest means at this model; take a larger lambda, or leave such samples out"
+)
+
 _WEIGHED = (
     "sealed training makes no standard errors of a squared loss whose samples have weights; leave "
     "weights, or inference and second_moments, out, or train with mode = 'sums'"
 )
+
+
+class _Bends(NamedTuple):
+    """How curvatures are made: digits of them, and how far matrix and gradient may be off."""
+
+    width: int
+    rest: int
+    total: int
+    error: float
+    slope_error: float
 
 
 class MomentExchange(SealedExchange):
@@ -62,18 +86,21 @@ class MomentExchange(SealedExchange):
         if self._settings.second_moments:
             # What does not fit is refused now, not after hours of training.
             gram_error(errors.bounds, self._cell_holders)
-            bend_width(errors.bounds)
+            if self._settings.loss != EXPONENTIAL_LOSS:
+                bend_width(errors.bounds)
         return dealer, errors, folds
 
-    def moments(self, settings: Settings, number: int, norms: Sequence[float], level: int) -> None:
+    def moments(
+        self, settings: Settings, number: int, points: Sequence[ReleasedPoint], level: int
+    ) -> None:
         """Let parties make shares of what the settings ask for.
 
         Parameters
         ----------
         number
             Under which the released model was kept.
-        norms
-            Of its weights at most, problem by problem.
+        points
+            What is known of it, problem by problem.
         level
             The series in whose reach all of its scores lie.
         """
@@ -81,9 +108,9 @@ class MomentExchange(SealedExchange):
         if "gram" in settings.second_moments or (settings.second_moments and self._squared):
             self.gram()
         if "hessian" in settings.second_moments and not self._squared:
-            for problem, norm in enumerate(norms):
+            for problem, point in enumerate(points):
                 self._kept_point(number, problem)
-                if not self._hessian(level, norm):
+                if not self._hessian(level, point):
                     break
 
     @property
@@ -116,22 +143,39 @@ class MomentExchange(SealedExchange):
         )
         self._add(scores, "scores")
 
-    def _hessian(self, level: int, norm: float) -> bool:
+    def _bends(self, level: int, point: ReleasedPoint) -> _Bends:
+        bounds, weighing, holders = self.errors.bounds, self._weighing, self._cell_holders
+        series, columns = self.ladder[level], self._table.n_columns
+        if isinstance(series, ExponentialSeries):
+            most = series.most_at(point.scores)
+            off = exponential_hessian_error(bounds, series, columns, point.norm, holders, most)
+            slope = exponential_vector(self.errors, series, point.value, point.norm, point.scores)
+            return _Bends(*exponential_widths(bounds, most), series.total, off, slope)
+        curvature, width = CURVATURES[level], bend_width(bounds)
+        return _Bends(
+            width,
+            rest_width(width, bounds.most_weight),
+            bend_total(curvature, weighing),
+            hessian_error(bounds, curvature, columns, point.norm, holders),
+            fine_vector(self.errors, curvature, point.norm),
+        )
+
+    def _dealt_for_bends(self, level: int) -> Words:
+        series, serial, weighing = self.ladder[level], self._serial + 1, self._weighing
+        if isinstance(series, ExponentialSeries):
+            return self._dealer.exponential_bends(serial, series)
+        digits = bend_digits(CURVATURES[level], weighing).dealt
+        weighed = weighing is not None
+        return self._dealer.bends(serial, CURVATURES[level], digits, weighed=weighed)
+
+    def _hessian(self, level: int, point: ReleasedPoint) -> bool:
         """Let parties make shares of Xᵀ diag(σ'(z)) X at the scores in hand: four round trips.
 
         Returns whether there is one: a party may keep it back.
         """
-        bounds, series = self.errors.bounds, CURVATURES[level]
-        columns, holders = self._table.n_columns, self._cell_holders
-        error = hessian_error(bounds, series, columns, norm, holders)
-        slope_error = fine_vector(self.errors, series, norm)
-        weighing, width, dealer = bounds.weighing, bend_width(bounds), self._dealer
-        digits = bend_digits(series, weighing)
-        sent = self._deal(
-            lambda: dealer.bends(
-                self._serial + 1, series, digits.dealt, weighed=weighing is not None
-            )
-        )
+        made, dealer = self._bends(level, point), self._dealer
+        counts = self._settings.loss == EXPONENTIAL_LOSS
+        sent = self._deal(lambda: self._dealt_for_bends(level))
         bends = self._ask(
             BENDS,
             lambda p, n: BendsRequest(
@@ -139,12 +183,13 @@ class MomentExchange(SealedExchange):
                 serial=self._serial,
                 scores=self._total,
                 series=level,
-                width=width,
+                width=made.width,
+                rest=made.rest,
                 dealt=sent(p),
             ),
         )
         self._add(bends, "bends")
-        cuts = bend_cuts(series, weighing, width, self.errors.widths.slope)
+        cuts = bend_cuts(made.total, made.width, made.rest, self.errors.widths.slope)
         low = self._deal(lambda: dealer.weights(self._serial + 1, cuts))
         weights = self._ask(
             WEIGHTS,
@@ -164,18 +209,18 @@ class MomentExchange(SealedExchange):
         )
         for party, reply in cells.items():
             if reply.cells is None:
-                self.notes.append(_KEPT_BACK.format(party))
+                self.notes.append((_LARGE_MEANS if counts else _KEPT_BACK).format(party))
                 return False
         self._add(cells, "cells")
-        last = self._deal(lambda: dealer.hessian(self._serial + 1))
+        last = self._deal(lambda: dealer.hessian(self._serial + 1, counts=counts))
         self._ask(
             HESSIAN,
             lambda p, n: HessianRequest(
                 round=n,
                 serial=self._serial,
                 cells=self._total,
-                error=error,
-                slope_error=slope_error,
+                error=made.error,
+                slope_error=made.slope_error,
                 dealt=last(p),
             ),
         )

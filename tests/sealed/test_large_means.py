@@ -1,0 +1,169 @@
+"""No Hessian of a Poisson model is told of which a few rows have nearly all, nor what they have."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from sealed_runs import ALL
+from test_sealed_offsets import tiles_of
+
+from weft.crypto.opening_pads import OpeningPads
+from weft.errors import ConfigError
+from weft.federation.local_federation import Federation
+from weft.federation.preprocessing_settings import Preprocessing
+from weft.guards.terms import Terms
+from weft.solvers.sealed.exponential_series import ExponentialSeries
+from weft.solvers.sealed.large_means import BROAD, STEEP, MeanCaps, MeanCount, mean_counts
+from weft.solvers.sealed.party_curvatures import CurvatureShares
+from weft.solvers.sealed.reader_groups import ROWS_PER_NUMBER
+from weft.solvers.sealed.second_moment_guard import refuse_combinations
+from weft.solvers.settings import Settings
+
+ROWS = 400
+BY_COLUMNS = {"a": [(ALL, slice(0, 1))], "b": [(ALL, slice(1, 2), False)]}
+LEAST = 8
+GUARDED = Terms(min_batch=LEAST, allow_second_moments=True, allow_pairs=True, allow_rare_pairs=True)
+
+
+def exposed(largest):
+    """Counts of samples alike but for the first, whose exposure is so many times that of others."""
+    rng = np.random.default_rng(3)
+    block, exposure = rng.normal(size=(ROWS, 2)), np.exp(0.3 * rng.normal(size=ROWS))
+    exposure[0] = largest
+    rates = exposure * np.exp(0.2 * block[:, 0])
+    return block, rng.poisson(rates).astype(float), np.log(exposure)
+
+
+def train(largest):
+    """Trained with a Hessian, and what parties opened of sums for guards."""
+    block, labels, offsets = exposed(largest)
+    sums, take_off = [], OpeningPads.take_off
+
+    def taking(self, total, count, label):
+        found = take_off(self, total, count, label)
+        if label.endswith(" sums"):
+            sums.append(found.view(np.int64).copy())
+        return found
+
+    how = Preprocessing(intercept=True, offset="o")
+    asked = Settings(
+        loss="poisson",
+        lam=1e-4,
+        gap=1e-3,
+        iterations=12,
+        penalize_intercept=False,
+        solver="sealed",
+        second_moments=("hessian",),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OpeningPads, "take_off", taking)
+        tiles = tiles_of(block, labels, offsets, BY_COLUMNS)
+        trained = Federation(tiles, how, terms=GUARDED).train(asked)
+    scores = block @ trained.model.coef[0] + trained.model.intercept[0] + offsets
+    return trained, scores, sums
+
+
+@pytest.fixture(scope="module")
+def even():
+    return train(1.0)
+
+
+@pytest.fixture(scope="module")
+def uneven():
+    return train(90.0)
+
+
+@pytest.mark.parametrize("reach", [4.0, 11.0])
+@pytest.mark.parametrize("steepness", [1, 6])
+def test_counts_are_off_by_no_more_than_is_said(reach, steepness):
+    count = MeanCount(reach, steepness)
+    away = np.linspace(-2 * reach - 1, 2 * reach + 1, 2001)
+    off = np.abs(count.series.slope_at(steepness * away) + 0.5 - expit(steepness * away)).max()
+    assert off <= count.series.slope_error < 1e-6
+    assert count.error(100_000) < 0.2
+
+
+@pytest.mark.parametrize("spread", [0.3, 1.0, 2.0, 3.0])
+def test_no_row_has_more_than_its_share_of_what_passes(spread):
+    """Whatever the means are, and however far the centre of the series is from them."""
+
+    class Table:
+        n_columns, n_rows, places = 4, 500, ()
+
+    caps = MeanCaps.of(Table(), 10, ExponentialSeries(11.0))
+    needed, passed = ROWS_PER_NUMBER * 10, 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        scores = rng.normal(rng.normal(), spread, 500)
+        broad, steep = expit(scores - caps.low).sum(), expit(6 * (scores - caps.high)).sum()
+        if broad >= needed and steep < 0.5:
+            passed += 1
+            means = np.exp(scores)
+            assert means.max() / means.sum() <= 1 / (2 * np.sqrt(needed))
+    assert passed > 0 if spread < 2 else passed < 40
+
+
+def test_even_means_have_a_hessian_and_one_that_dominates_has_none(even, uneven):
+    trained, scores, _ = even
+    block = np.c_[exposed(1.0)[0], np.ones(ROWS)]
+    theirs = block.T @ (np.exp(scores)[:, None] * block) / ROWS
+    found = trained.second_moments
+    assert (np.abs(found.hessian[0] - theirs) <= found.hessian_error[0]).all()
+    assert found.hessian_error.max() < 1e-3
+    gradient = block.T @ (np.exp(scores) - exposed(1.0)[1]) / ROWS
+    assert np.linalg.norm(found.gradient[0] - gradient) <= found.gradient_error[0] < 1e-3
+    trained, scores, _ = uneven
+    assert np.exp(scores).max() > 0.15 * np.exp(scores).sum()
+    assert trained.second_moments.hessian is None
+    assert trained.second_moments.gradient is None
+    assert any("largest means" in note for note in trained.result.notes)
+
+
+def test_all_that_is_opened_are_two_counts_to_which_no_row_adds_more_than_one(even, uneven):
+    """With noise of two rows from each party, and of an eighth of one; not sums of means."""
+    for _, scores, sums in (even, uneven):
+        assert len(sums) == 2
+        for told in sums:
+            assert np.array_equal(told, sums[0])
+            # Of all rows, of all that others have too, and beyond the upper cap.
+            assert len(told) == 3
+        centre = round(np.log2(np.exp(scores).mean())) * np.log(2.0)
+        counts, found = mean_counts(4.0), []
+        for value, name in zip(sums[0], (BROAD, BROAD, STEEP), strict=True):
+            found.append(value * 2.0 ** -counts[name].digits(ROWS).total + 0.5 * ROWS)
+        needed = ROWS_PER_NUMBER * LEAST
+        low, high = np.log(ROWS / (2 * needed)), np.log(ROWS / (4 * np.sqrt(needed)))
+        for each in found[:2]:
+            assert abs(each - expit(scores - centre - low).sum()) <= 4.01
+        assert abs(found[2] - expit(6 * (scores - centre - high)).sum()) <= 0.126
+    # The mean that dominates counts as one, however large it is.
+    assert 0.8 < found[2] < 1.2
+
+
+def test_columns_of_which_one_row_has_much_are_refused_before_anything_is_dealt():
+    """Half of a combination with an even mean, and nearly all of it with a large one."""
+    cells = np.random.default_rng(0).normal(size=(ROWS, 1))
+    cells[0] = 12.0
+    refuse_combinations(cells, LEAST)
+    with pytest.raises(ConfigError, match="a combination of which stands for fewer"):
+        refuse_combinations(cells, LEAST, heaviest=8.0)
+    refuse_combinations(cells[1:], LEAST, heaviest=8.0)
+
+
+def test_without_the_guard_the_row_that_dominates_is_read_out_of_the_hessian():
+    """Why there is one: a reader has cells of a sample that others hold, to a few percent."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CurvatureShares, "_too_decided", lambda self, told: False)
+        trained, _, _ = train(2000.0)
+    np.testing.assert_allclose(_row_of(trained), exposed(2000.0)[0][0], atol=0.05)
+
+
+def test_with_it_nothing_of_a_row_is(even):
+    assert not np.allclose(_row_of(even[0]), exposed(1.0)[0][0], atol=0.3)
+
+
+def _row_of(trained):
+    """What one row would make of the constant column, others having a mean of one, and zero."""
+    hessian = ROWS * trained.second_moments.hessian[0]
+    return hessian[:-1, -1] / (hessian[-1, -1] - ROWS)
