@@ -87,6 +87,10 @@ def test_its_process_ends_where_nothing_is_asked_and_another_begins(tmp_path, mo
         time.sleep(0.3)
         assert site.works
         assert [run.run for run in site.runs()] == ["r"]
+        # Nor does it end where the index cannot be read.
+        (tmp_path / "runs.json").write_bytes(b"{")
+        time.sleep(0.1)
+        assert site.works
 
 
 def test_a_process_that_dies_costs_its_letters_only(tmp_path, caplog):

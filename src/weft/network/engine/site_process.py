@@ -39,6 +39,7 @@ from weft.network.join_settings import JoinSettings
 from weft.network.kits.open_kit import Kit
 from weft.network.metrics_text import Metric
 from weft.network.run_index import IndexedRun, RunIndex
+from weft.storage.atomic_files import StorageError
 
 log = logging.getLogger("weft.site")
 
@@ -151,22 +152,33 @@ class SiteProcess:
 
     def _follow(self, working: _WorkingProcess) -> None:
         """Take its replies until it ends, or has nothing to do."""
-        while working.take(_LOOK) and not self._is_over(working):
-            pass
-        with self._lock:
-            self._working = None
-        working.end()
+        try:
+            while working.take(_LOOK) and not self._is_over(working):
+                pass
+        finally:
+            # Whatever happens here, nobody waits for it any longer.
+            with self._lock:
+                self._working = None
+            working.end()
 
     def _is_over(self, working: _WorkingProcess) -> bool:
         """Whether nothing is asked any more; from then on no letter goes to this process."""
         if working.idle <= self._idle:
             return False
-        under_way = any(not run.ended for run in self.runs())
+        patience = self._patience()
         with self._lock:
-            if working.idle <= (_IDLE_IN_RUN if under_way else self._idle):
+            if working.idle <= patience:
                 return False
             self._working = None
         return True
+
+    def _patience(self) -> float:
+        try:
+            under_way = any(not run.ended for run in self.runs())
+        except StorageError:
+            # Whoever is asked next says so.
+            under_way = True
+        return _IDLE_IN_RUN if under_way else self._idle
 
 
 class _WorkingProcess:
@@ -174,6 +186,8 @@ class _WorkingProcess:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
+        self._readable = select.poll()
+        self._readable.register(connection, select.POLLIN)
         self._sending, self._change = Lock(), Lock()
         self._numbers = count(FIRST + 1)
         #: What it is asked, and whether that is a letter.
@@ -203,7 +217,7 @@ class _WorkingProcess:
 
     def take(self, seconds: float) -> bool:
         """Take a reply, if one comes within that time; false: it has ended."""
-        if not select.select([self._connection], [], [], seconds)[0]:
+        if not self._readable.poll(1000 * seconds):
             return True
         frame = receive_frame(self._connection)
         if frame is None:
