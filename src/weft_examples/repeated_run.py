@@ -14,9 +14,10 @@ from pathlib import Path
 from weft.crypto.keys import PartyKeys
 from weft.crypto.party_key_pairs import Identity
 from weft.data.tile import Tile
-from weft.federation.coordinator import Outcome, coordinate
+from weft.federation.coordinator import coordinate
 from weft.federation.party import Party
 from weft.federation.preprocessing_settings import Preprocessing
+from weft.federation.release.coordinator import Outcome
 from weft.federation.release.reader import Released, open_release
 from weft.network.randomness_store import RandomnessStore
 from weft.privacy.agreement.consent import Consent

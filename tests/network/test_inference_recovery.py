@@ -51,7 +51,7 @@ def _soon(monkeypatch):
     for name in ("_FIRST", "_LONGEST", "_BUSY"):
         monkeypatch.setattr(liveness, name, 0.01)
     monkeypatch.setattr(channel, "_PAUSE", 0.01)
-    monkeypatch.setattr(coordination, "_PAUSE", 0.01)
+    monkeypatch.setattr("weft.federation.release.coordinator._PAUSE", 0.01)
 
 
 def tiles():

@@ -50,7 +50,7 @@ def _soon(monkeypatch):
     for name in ("_FIRST", "_LONGEST", "_BUSY"):
         monkeypatch.setattr(liveness, name, 0.002)
     monkeypatch.setattr(channel, "_PAUSE", 0.002)
-    monkeypatch.setattr(coordination, "_PAUSE", 0.002)
+    monkeypatch.setattr("weft.federation.release.coordinator._PAUSE", 0.002)
 
 
 class Transport(UnreliableTransport):

@@ -63,7 +63,7 @@ def _soon(monkeypatch):
     for name in ("_FIRST", "_LONGEST", "_BUSY"):
         monkeypatch.setattr(liveness, name, 0.01)
     monkeypatch.setattr(channel, "_PAUSE", 0.01)
-    monkeypatch.setattr(coordination, "_PAUSE", 0.01)
+    monkeypatch.setattr("weft.federation.release.coordinator._PAUSE", 0.01)
     for name in ("_FIRST_PAUSE", "_LONGEST_PAUSE"):
         monkeypatch.setattr(asked_in_turn, name, 0.01)
 

@@ -21,10 +21,11 @@ from weft.data.columns.column_transformation import FileReading, Transformation
 from weft.data.site_column import site_feature
 from weft.data.tile import Tile
 from weft.errors import ConfigError
-from weft.federation.coordinator import Outcome, announce_for, assemble, coordinate
+from weft.federation.coordinator import announce_for, assemble, coordinate
 from weft.federation.model import Model
 from weft.federation.party import Party
 from weft.federation.preprocessing_settings import Preprocessing
+from weft.federation.release.coordinator import Outcome
 from weft.federation.release.fit_inference import Inference
 from weft.federation.release.reader import Released, open_release
 from weft.federation.release.second_moments import SecondMoments

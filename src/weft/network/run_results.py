@@ -15,7 +15,7 @@ import msgspec
 import pandas as pd
 
 from weft.errors import DataError, ProtocolError
-from weft.federation.coordinator import Outcome
+from weft.federation.release.coordinator import Outcome
 from weft.network.presence_replay import Presence
 from weft.network.run_description import LinearTask
 from weft.network.submitter_visible_figures import HISTORY as HISTORY_COLUMNS

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from weft import __version__
-from weft.federation.coordinator import Outcome, lost_features
+from weft.federation.release.coordinator import Outcome, lost_features
 from weft.losses import get_loss
 from weft.protocol.metering import Spent
 from weft.report.evaluation import evaluation_of, headline
