@@ -18,7 +18,7 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
 from weft.privacy.ledger.earlier_rules import RuleMemory
 from weft.privacy.ledger.earlier_samples import Attendance
-from weft.privacy.ledger.ledger_file import Pages
+from weft.privacy.ledger.ledger_pages import Pages
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.settings import Settings
 

@@ -41,7 +41,7 @@ BOOKINGS = ("ledger booking 1", "ledger booking 3")
 @pytest.mark.parametrize("solver", ["hyfdca", *before_release("cutting-planes", "lbfgs")])
 def test_a_run_with_interruptions_has_the_same_counts_in_the_ledger(solver, tmp_path, monkeypatch):
     # Book often, so that there is much to book twice.
-    monkeypatch.setattr("weft.privacy.ledger.run_booking._AHEAD", 2)
+    monkeypatch.setattr("weft.privacy.ledger.sum_booking._AHEAD", 2)
     how = {"solver": solver, **LEDGERED[solver]}
     calm = booked(tmp_path / "calm", **how)
     killed = booked(tmp_path / "killed", lambda party, count: count % 19 == 5, **how)
@@ -65,7 +65,7 @@ def test_a_run_with_interruptions_has_the_same_counts_in_the_ledger(solver, tmp_
     "kept", [False, pytest.param(True, marks=pytest.mark.release)], ids=["before", "after"]
 )
 def test_a_party_that_dies_while_it_books_counts_too_much_at_most(kept, tmp_path, monkeypatch):
-    monkeypatch.setattr("weft.privacy.ledger.run_booking._AHEAD", 2)
+    monkeypatch.setattr("weft.privacy.ledger.sum_booking._AHEAD", 2)
     how = {"gap": 1e-2}
     calm = booked(tmp_path / "calm", **how)
     name = next(iter(calm.parties))
@@ -124,7 +124,7 @@ def test_without_the_closing_at_least_as_much_is_booked(tmp_path):
 
 def test_what_was_booked_for_a_message_that_is_taken_back_serves_no_other(tmp_path, monkeypatch):
     """Else a coordinator could have sums booked in vain, and others that nobody books."""
-    monkeypatch.setattr("weft.privacy.ledger.run_booking._AHEAD", 0)
+    monkeypatch.setattr("weft.privacy.ledger.sum_booking._AHEAD", 0)
     calm, name = booked(tmp_path / "calm"), "p1"
     kept = calm.memories[name].items()
     memory = {key: value for key, value in kept if "ledger" not in key and key != "end"}

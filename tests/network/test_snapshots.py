@@ -478,7 +478,7 @@ class Killing(MemoryTransport):
 
 def test_a_ledger_has_the_same_counts_whoever_was_brought_back(tmp_path, monkeypatch):
     # Book often, so that there is much to book twice.
-    monkeypatch.setattr("weft.privacy.ledger.run_booking._AHEAD", 2)
+    monkeypatch.setattr("weft.privacy.ledger.sum_booking._AHEAD", 2)
     task = LinearTask(name="a study", parties=("north", "south"), settings=RUN, preprocessing=HOW)
     keys, found = ephemeral_keys(task.parties), {}
     with often(2), counting_restored() as restored:

@@ -319,7 +319,7 @@ def test_a_run_that_is_killed_was_booked_before_it_showed_anything(
     solver, tmp_path, monkeypatch, patchwork
 ):
     """Also where nothing could tidy up: the files never hold less than was sent and opened."""
-    monkeypatch.setattr(accounts, "_AHEAD", 5)
+    monkeypatch.setattr("weft.privacy.ledger.sum_booking._AHEAD", 5)
     ledger = Ledger(tmp_path / "ledger")
     federation = Federation(patchwork(), PREPARATION, ledger=ledger)
     phases = 0
@@ -354,7 +354,7 @@ def test_a_run_that_is_killed_was_booked_before_it_showed_anything(
         def close(self):
             """Killed processes close nothing."""
 
-    monkeypatch.setattr("weft.federation.party_ledger.Account", Watched)
+    monkeypatch.setattr("weft.privacy.ledger.run_booking.Account", Watched)
     monkeypatch.setattr(
         "weft.federation.local_federation.LocalChannel",
         lambda handlers, **options: real({n: on(h) for n, h in handlers.items()}, **options),

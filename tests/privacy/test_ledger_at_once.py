@@ -32,10 +32,10 @@ from pathlib import Path
 from weft.solvers.settings import Settings
 from weft.data import SPLITS, load
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.privacy.ledger import run_booking
+from weft.privacy.ledger import sum_booking
 from weft.privacy.ledger.run_booking import Ledger
 
-run_booking._AHEAD, run_booking._SHARE = 1, 10**9  # Many writes.
+sum_booking._AHEAD, sum_booking._SHARE = 1, 10**9  # Many writes.
 tiles = SPLITS["columns"](load("breast_cancer").rows(slice(0, 100)), 2).parties
 
 def train():
@@ -161,7 +161,7 @@ def test_a_strict_party_counts_what_another_run_shows_meanwhile(
     alone.train(FEW)
     assert 15 / 2 < alone.parties["p1"].sum_counter.shown.max() < 15
 
-    monkeypatch.setattr("weft.privacy.ledger.run_booking._AHEAD", 1)
+    monkeypatch.setattr("weft.privacy.ledger.sum_booking._AHEAD", 1)
     folder = tmp_path / "ledger"
     other = Federation(breast, Preprocessing(scaling="standard"), ledger=Ledger(folder))
     meanwhile("subspace.spread", lambda: other.train(FEW))

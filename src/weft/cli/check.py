@@ -193,7 +193,7 @@ def _without_refusals(terms: Terms) -> Terms:
 
 def _spent(problem: Problem, federation: Federation, ledger: Ledger) -> dict[str, Ints] | None:
     """What each party has received in earlier runs, per shared cohort; None: no ledger is there."""
-    from weft.privacy.ledger.run_booking import spent_before
+    from weft.privacy.ledger.sum_booking import spent_before
 
     found = {}
     for name, party in federation.parties.items():

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from weft.privacy.ledger.ledger_file import Group, Pages, Run
+    from weft.privacy.ledger.ledger_file import Group
+    from weft.privacy.ledger.ledger_pages import Pages, Run
 
 #: Runs that are listed, the last ones.
 _MOST_RUNS = 20

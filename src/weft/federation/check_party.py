@@ -23,7 +23,8 @@ from weft.matching.messages import ViewRequest
 from weft.matching.party_view import PartyView
 from weft.privacy.ledger.earlier_numbers import refuse_further_numbers, refuse_second_weighting
 from weft.privacy.ledger.expected_exposure import forecast, sums_too_many
-from weft.privacy.ledger.run_booking import Ledger, spent_before
+from weft.privacy.ledger.run_booking import Ledger
+from weft.privacy.ledger.sum_booking import spent_before
 from weft.protocol import Nothing, answer, answers
 from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.sealed.model_guard import known_from_view, refuse_wide

@@ -35,8 +35,9 @@ from weft.matching.messages import VIEW, ViewReply, ViewRequest
 from weft.matching.party import MatchingParty
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.consent import Consent
-from weft.privacy.ledger.ledger_file import Question
-from weft.privacy.ledger.run_booking import Account, Ledger, count_sums
+from weft.privacy.ledger.ledger_pages import Question
+from weft.privacy.ledger.run_booking import Ledger
+from weft.privacy.ledger.sum_booking import count_sums
 from weft.protocol import Answer, Message, Phase, answer, answers, fields_of, pack
 from weft.protocol.shared_fields import PUBLIC
 from weft.sums.local_table import Block, build_table
@@ -135,18 +136,9 @@ class JointParty:
         #: Where sums of scores go, once they were told.
         self._wire: Wire | None = None
         self.predictions: Predictions | None = None
-        self._account = (
-            None
-            if ledger is None
-            else Account(
-                ledger,
-                name,
-                "predict",
-                strict=not self._consent.terms.allow_exposure,
-                most_explained=self._consent.terms.most_explained,
-                draws=draws,
-            )
-        )
+        self._account = None
+        if ledger is not None:
+            self._account = ledger.account(name, "predict", self._consent.terms, draws)
         self._phases = {
             **self._announcing.answers(),
             **self._matching.answers(),

@@ -49,7 +49,7 @@ from weft.inference.coefficient_summary import Summary
 from weft.matching.party import MatchingParty
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.consent import Consent
-from weft.privacy.ledger.ledger_file import Kind
+from weft.privacy.ledger.ledger_pages import Kind
 from weft.privacy.ledger.run_booking import Ledger
 from weft.privacy.ledger.run_exposure import exposure_of
 from weft.protocol import Answer, Message, Nothing, Phase, answer, answers, fields_of, pack

@@ -19,7 +19,7 @@ from weft.matching.messages import VIEW, ViewReply, ViewRequest
 from weft.matching.party import MatchingParty
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.consent import Consent
-from weft.privacy.ledger.run_booking import count_sums
+from weft.privacy.ledger.sum_booking import count_sums
 from weft.protocol import Answer, answer, answers
 from weft.sums.sum_counter import SumCounter
 

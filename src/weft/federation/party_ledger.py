@@ -22,8 +22,8 @@ from weft.privacy.agreement.consent import Consent
 from weft.privacy.ledger.earlier_folds import FoldCut
 from weft.privacy.ledger.earlier_numbers import NumberKind
 from weft.privacy.ledger.earlier_samples import Attendance, attendance
-from weft.privacy.ledger.ledger_file import Kind
-from weft.privacy.ledger.run_booking import Account, Ledger
+from weft.privacy.ledger.ledger_pages import Kind
+from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.sealed.reader_groups import Told
 from weft.sums.sum_counter import SumCounter
 
@@ -58,21 +58,12 @@ class PartyLedger:
         beside: SampleColumns | None,
         transformation: Transformation,
     ) -> None:
-        self._consent, terms = consent, consent.terms
+        self._consent = consent
         self._tiles, self._beside = tuple(tiles), beside
         self.kept, self.transformation = ledger is not None, transformation
-        self._account = (
-            None
-            if ledger is None
-            else Account(
-                ledger,
-                consent.name,
-                kind,
-                strict=not terms.allow_exposure,
-                most_explained=terms.most_explained,
-                draws=draws,
-            )
-        )
+        self._account = None
+        if ledger is not None:
+            self._account = ledger.account(consent.name, kind, consent.terms, draws)
 
     def open(
         self, view: PartyView, ids: Sequence[NDArray[np.object_]], sum_counter: SumCounter
