@@ -11,8 +11,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.crypto.party_run_keys import Keyring, Keys, Place
+from weft.crypto.party_run_keys import Keyring
 from weft.crypto.replay_log import Memory, RandomnessLog
+from weft.crypto.run_participants import Keys, Place
 from weft.errors import DataError, ProtocolError
 from weft.federation.announcements.party import AnnouncingParty
 from weft.matching.tokens import encode_labels

@@ -33,9 +33,10 @@ from weft.losses import LOSSES, get_loss, register_loss
 from weft.privacy.audit.recording_audit import audit
 from weft.protocol import Nothing, Request
 from weft.protocol.recording import Head, entries_of
-from weft.solvers.algorithm_choice import ALGORITHMS, register_algorithm
+from weft.solvers.algorithm_choice import ALGORITHMS
 from weft.solvers.base import Coordinator
 from weft.solvers.common_messages import FORGET, SAVE, ForgetRequest, SaveRequest
+from weft.solvers.register_algorithm import register_algorithm
 from weft.solvers.rounds.coordinator_state import Step
 from weft.solvers.rounds.messages import LOCAL
 from weft.solvers.subspace.messages import SEARCH

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats, Ints, Slots
 from weft.crypto.party_key_pairs import PublicIdentity
-from weft.crypto.party_run_keys import Keyring, Keys
+from weft.crypto.party_run_keys import Keyring
 from weft.crypto.replay_log import Memory, RandomnessLog
+from weft.crypto.run_participants import Keys
 from weft.data.tile import Tile
 from weft.errors import DataError, ProtocolError
 from weft.federation.announcements.party import AnnouncingParty

@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 import msgspec
 
 from weft.crypto.party_key_pairs import PublicIdentity
-from weft.crypto.party_run_keys import Keyring, Keys
+from weft.crypto.party_run_keys import Keyring
 from weft.crypto.replay_log import Memory, RandomnessLog
+from weft.crypto.run_participants import Keys
 from weft.data.columns.column_transformation import FileReading, Transformation
 from weft.data.sample_columns import label_companions, taken_off
 from weft.data.site_column import site_tile

@@ -20,10 +20,10 @@ from typing import NoReturn, Protocol
 import msgspec
 
 from weft.crypto.party_key_pairs import PublicIdentity
-from weft.crypto.party_run_keys import Keys
 from weft.crypto.primitives.oprf import OprfKey, blind, finalize, matching_key, unblind, verify
 from weft.crypto.primitives.ristretto import WIDTH, GroupError, scalars_of
 from weft.crypto.replay_log import RandomnessLog
+from weft.crypto.run_participants import Keys
 from weft.crypto.sealed_letters import LetterError, read_letter, write_letter
 from weft.errors import ProtocolError
 from weft.matching.id_normalization import MOST_BARE

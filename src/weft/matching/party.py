@@ -11,10 +11,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats, Ints
-from weft.crypto.party_run_keys import Keyring, Keys, Place
+from weft.crypto.party_run_keys import Keyring
 from weft.crypto.primitives.keyed_hashes import Strings
 from weft.crypto.primitives.wide_integers import number_bytes
 from weft.crypto.replay_log import RandomnessLog
+from weft.crypto.run_participants import Keys, Place
 from weft.crypto.secret_bytes import Secret
 from weft.errors import DataError, ProtocolError
 from weft.guards.terms import Matching
