@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 import pytest
+from resumed_runs import FatesByPhase, opened, run_to_end
 from test_recovery_of_parties import Mortal
-from toys import Crashed, Place, UnreliableTransport
+from toys import Place
 
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.party_key_pairs import Identity
 from weft.data.tile import Tile
-from weft.federation import coordinator as coordination
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.messages import RELEASE, START
 from weft.federation.party import Party
 from weft.federation.preprocessing_settings import SampleColumns
-from weft.federation.release.reader import open_release
 from weft.guards import Terms
 from weft.network import liveness
 from weft.network import network_channel as channel
-from weft.network.network_channel import NetworkChannel
 from weft.solvers.settings import Settings
 from weft.solvers.subspace import messages
-from weft.storage.journal import Journal
 
 HOW = Preprocessing(intercept=True, scaling="standard", reference_site="north")
 TERMS = Terms(min_batch=5, allow_second_moments=True, allow_site_statistics=True)
@@ -67,21 +62,6 @@ def tiles():
     }
 
 
-class Transport(UnreliableTransport):
-    """A party dies in the first letter of each phase, the coordinator after the second."""
-
-    def __init__(self, places):
-        super().__init__(places, 0)
-        self.letters = Counter()
-
-    def fates_of(self, work):
-        phase = work.parts[0][0]
-        number = self.letters[phase]
-        self.letters[phase] += 1
-        fates = ("killed within", "crash after") if phase in PHASES else ()
-        return {fates[number] if number < len(fates) else "fine": 1}
-
-
 def run_with_faults(folder, held, keys):
     reader = Identity.new()
 
@@ -94,29 +74,10 @@ def run_with_faults(folder, held, keys):
             )
         )  # fmt: skip
 
-    transport = Transport([Place(name, folder / name, maker(name)) for name in held])
-    crashes = 0
-    while True:
-        journal = Journal(folder / "journal")
-        network = NetworkChannel(transport, "run-1", journal)
-        try:
-            network.hello({"about": SETTINGS.to_json()})
-            outcome = coordination.coordinate(network, HOW, SETTINGS, run=RUN)
-            break
-        except Crashed:
-            crashes += 1
-        finally:
-            network.close()
-            journal.close()
-    released = open_release(
-        outcome.letters["here"],
-        outcome.head,
-        outcome.settings,
-        reader=reader,
-        writers={name: each.identity.public for name, each in keys.items()},
-        run=RUN,
-    )
-    return released, transport, crashes
+    fates = dict.fromkeys(PHASES, ("killed within", "crash after"))
+    transport = FatesByPhase([Place(name, folder / name, maker(name)) for name in held], fates)
+    outcome, crashes = run_to_end(folder, transport, HOW, SETTINGS, RUN)
+    return opened(outcome, reader, keys, RUN), transport, crashes
 
 
 def test_standard_errors_of_a_run_with_deaths_are_those_of_one_process_to_the_bit(tmp_path):

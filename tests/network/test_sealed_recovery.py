@@ -5,31 +5,26 @@ The same run in one process, with what its parties drew, has the same model and 
 
 from __future__ import annotations
 
-from collections import Counter
-
 import msgspec
 import numpy as np
 import pytest
+from resumed_runs import FatesByPhase, opened, run_to_end
 from test_recovery_of_parties import Mortal
-from toys import Crashed, Place, UnreliableTransport
+from toys import Place
 
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.party_key_pairs import Identity
 from weft.data.tile import Tile
 from weft.errors import PartyAway
-from weft.federation import coordinator as coordination
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.messages import RELEASE
 from weft.federation.party import Party
-from weft.federation.release.reader import open_release
 from weft.guards import OPEN
 from weft.network import liveness
 from weft.network import network_channel as channel
-from weft.network.network_channel import NetworkChannel
 from weft.privacy.agreement.consent import Consent
 from weft.solvers.sealed import asked_in_turn, messages
 from weft.solvers.settings import Settings
-from weft.storage.journal import Journal
 from weft_examples.repeated_run import Drawn, repeat_run
 
 HOW = Preprocessing(intercept=True, scaling="none")
@@ -86,21 +81,6 @@ def tiles():
     }
 
 
-class Transport(UnreliableTransport):
-    """Lets every phase of sealed training meet its fates."""
-
-    def __init__(self, places):
-        super().__init__(places, 0)
-        self.letters = Counter()
-
-    def fates_of(self, work):
-        phase = work.parts[0][0]
-        number = self.letters[phase]
-        self.letters[phase] += 1
-        fates = FATES.get(phase, ())
-        return {fates[number] if number < len(fates) else "fine": 1}
-
-
 def run_with_faults(folder, held, keys, memories):
     reader = Identity.new()
 
@@ -116,29 +96,9 @@ def run_with_faults(folder, held, keys, memories):
 
         return make
 
-    transport = Transport([Place(name, folder / name, maker(name)) for name in held])
-    crashes = 0
-    while True:
-        journal = Journal(folder / "journal")
-        network = NetworkChannel(transport, "run-1", journal)
-        try:
-            network.hello({"about": SETTINGS.to_json()})
-            outcome = coordination.coordinate(network, HOW, SETTINGS, run=RUN)
-            break
-        except Crashed:
-            crashes += 1
-        finally:
-            network.close()
-            journal.close()
-    released = open_release(
-        outcome.letters["here"],
-        outcome.head,
-        SETTINGS,
-        reader=reader,
-        writers={name: each.identity.public for name, each in keys.items()},
-        run=RUN,
-    )
-    return released, outcome, transport, crashes
+    transport = FatesByPhase([Place(name, folder / name, maker(name)) for name in held], FATES)
+    outcome, crashes = run_to_end(folder, transport, HOW, SETTINGS, RUN)
+    return opened(outcome, reader, keys, RUN), outcome, transport, crashes
 
 
 def test_every_death_in_every_phase_ends_in_the_bits_of_one_process(tmp_path):

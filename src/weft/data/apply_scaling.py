@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.data.tile import Block, Names, Sparse, Tile, as_block, as_names, with_data
+from weft.data.tile import Block, Names, Sparse, Tile, as_names, with_data
 from weft.errors import DataError
 
 
@@ -70,16 +70,6 @@ class ColumnScaling:
         where = _holder(party, tile.source)
         block = _scaled(tile.block, self.shift[places], self.factor[places], tile.features, where)
         return replace(tile, block=block)
-
-    def apply_matrix(self, matrix: Any) -> Block:
-        """Scale a dense or sparse matrix whose columns are exactly the scaling's features."""
-        block = as_block(matrix, "the matrix")
-        if block.ndim != 2 or block.shape[1] != len(self.features):
-            raise DataError(
-                f"a matrix of shape {block.shape} does not fit the scaling of "
-                f"{len(self.features)} columns; give the columns of training, in their order."
-            )
-        return _scaled(block, self.shift, self.factor, self.features, "the matrix")
 
     def to_json(self) -> dict[str, list[Any]]:
         """Plain lists, ready for `json.dumps`; floats survive the round trip exactly."""

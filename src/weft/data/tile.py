@@ -117,10 +117,6 @@ class Tile(_Cells):
         """Mask of the samples whose label this tile holds."""
         return np.zeros(self.n, dtype=bool) if self.labels is None else present(self.labels)
 
-    def missing_cells(self) -> int:
-        """Number of cells that are NaN."""
-        return int(np.isnan(_values(self.block)).sum())
-
     def rows(self, index: Index) -> Tile:
         """Sub-tile of some samples; a slice of a dense block is a view, not a copy."""
         labels = None if self.labels is None else self.labels[index]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.network.job_kind import FinishedRun, OnIteration, RunKind, WrittenBy
-from weft.network.linear_job import check_labels, told_of_config
+from weft.network.linear_job import check_consent, open_party, told_of_config
 from weft.network.presence_replay import Presence
 from weft.network.run_description import CheckTask
 from weft.network.run_results import PRESENCE, undamaged
@@ -41,9 +41,7 @@ class CheckJob(RunKind[CheckTask]):
         return WrittenBy(found, [], task, _write)
 
     def check_consent(self, task: CheckTask, consent: Consent) -> None:
-        consent.check_limits(task.settings)
-        consent.check_cipher(task.settings.cipher)
-        consent.check_matching(task.preprocessing.matching)
+        check_consent(task, consent)
 
     def open_party(
         self, task: CheckTask, member: SiteMember, consent: Consent, memory: Memory
@@ -55,22 +53,17 @@ class CheckJob(RunKind[CheckTask]):
         if member.policy is not None and not member.policy.tell_columns:
             # They name columns.
             notes = []
-        party = CheckParty(
-            member.name,
+        return open_party(
+            CheckParty,
             tiles,
-            keys=member.keys,
-            cipher=task.settings.cipher,
-            consent=consent,
-            members=member.members,
-            memory=memory,
-            missing=task.preprocessing.missing,
-            sample_columns=task.preprocessing.sample_columns,
+            task,
+            member,
+            consent,
+            memory,
             earlier=member.ledger,
             notes=notes,
             listed=() if task.positive is None else TWO_CLASSES,
         )
-        check_labels(task, party)
-        return party
 
 
 def make_check(config: Config, parties: tuple[str, ...]) -> CheckTask:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.network.job_kind import FinishedRun, OnIteration, RunKind, WrittenBy
-from weft.network.linear_job import check_labels, told_of_config
+from weft.network.linear_job import check_consent, open_party, told_of_config
 from weft.network.presence_replay import Presence
 from weft.network.run_description import DescribeTask, LinearTask
 from weft.network.run_results import PRESENCE, undamaged
@@ -41,9 +41,7 @@ class DescribeJob(RunKind[DescribeTask]):
         return WrittenBy(found, [], task, _write)
 
     def check_consent(self, task: DescribeTask, consent: Consent) -> None:
-        consent.check_limits(task.settings)
-        consent.check_cipher(task.settings.cipher)
-        consent.check_matching(task.preprocessing.matching)
+        check_consent(task, consent)
 
     def open_party(
         self, task: DescribeTask, member: SiteMember, consent: Consent, memory: Memory
@@ -51,21 +49,17 @@ class DescribeJob(RunKind[DescribeTask]):
         from weft.federation.describe_party import DescribeParty
 
         tiles, _ = member.training_tiles(task)
-        party = DescribeParty(
-            member.name,
+        tells = member.policy is None or member.policy.tell_columns
+        return open_party(
+            DescribeParty,
             tiles,
-            keys=member.keys,
-            cipher=task.settings.cipher,
-            consent=consent,
+            task,
+            member,
+            consent,
+            memory,
             ledger=member.ledger,
-            members=member.members,
-            memory=memory,
-            missing=task.preprocessing.missing,
-            sample_columns=task.preprocessing.sample_columns,
-            tells_names=member.policy is None or member.policy.tell_columns,
+            tells_names=tells,
         )
-        check_labels(task, party)
-        return party
 
 
 def make_description(config: Config, parties: tuple[str, ...]) -> DescribeTask:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from weft.network.job_kind import FinishedRun, JobKind, OnIteration, WrittenBy
 from weft.network.run_description import LinearTask, TrainingTask
@@ -15,11 +15,14 @@ if TYPE_CHECKING:
 
     from weft.config.read_config import Config
     from weft.crypto.replay_log import Memory
+    from weft.data.tile import Tile
     from weft.federation.party import Party
     from weft.federation.release.reader import Released
     from weft.network.site_member import SiteMember
     from weft.privacy.agreement import Consent
     from weft.solvers.settings import Settings
+
+P = TypeVar("P", bound="Party")
 
 
 class LinearJob(JobKind[LinearTask, "Config"]):
@@ -106,9 +109,7 @@ class LinearJob(JobKind[LinearTask, "Config"]):
         return WrittenBy(outcome, outcome.result.notes, task, write_run_results)
 
     def check_consent(self, task: LinearTask, consent: Consent) -> None:
-        consent.check_limits(task.settings)
-        consent.check_cipher(task.settings.cipher)
-        consent.check_matching(task.preprocessing.matching)
+        check_consent(task, consent)
 
     def open_party(
         self, task: LinearTask, member: SiteMember, consent: Consent, memory: Memory
@@ -116,21 +117,10 @@ class LinearJob(JobKind[LinearTask, "Config"]):
         from weft.federation.party import Party
 
         tiles, _ = member.training_tiles(task)
-        party = Party(
-            member.name,
-            tiles,
-            keys=member.keys,
-            cipher=task.settings.cipher,
-            consent=consent,
-            ledger=member.ledger,
-            members=member.members,
-            memory=memory,
-            missing=task.preprocessing.missing,
-            sample_columns=task.preprocessing.sample_columns,
-            reading=member.options.stored(member.name),
+        reading = member.options.stored(member.name)
+        return open_party(
+            Party, tiles, task, member, consent, memory, ledger=member.ledger, reading=reading
         )
-        check_labels(task, party)
-        return party
 
 
 def told_of_config(config: Config) -> dict[str, Any]:
@@ -150,10 +140,39 @@ def told_of_config(config: Config) -> dict[str, Any]:
     }
 
 
-def check_labels(task: TrainingTask, party: Party) -> None:
-    """Refuse labels that are no numbers where numbers are needed, before any token is sent."""
+def check_consent(task: TrainingTask, consent: Consent) -> None:
+    """Refuse a task about training that goes beyond what a site agreed to."""
+    consent.check_limits(task.settings)
+    consent.check_cipher(task.settings.cipher)
+    consent.check_matching(task.preprocessing.matching)
+
+
+def open_party(
+    kind: type[P],
+    tiles: list[Tile],
+    task: TrainingTask,
+    member: SiteMember,
+    consent: Consent,
+    memory: Memory,
+    **more: Any,
+) -> P:
+    """A site's party of a run about training; ``more`` is what its kind takes besides."""
+    party = kind(
+        member.name,
+        tiles,
+        keys=member.keys,
+        cipher=task.settings.cipher,
+        consent=consent,
+        members=member.members,
+        memory=memory,
+        missing=task.preprocessing.missing,
+        sample_columns=task.preprocessing.sample_columns,
+        **more,
+    )
     if task.settings.make_loss().task == "regression":
+        # Labels that are no numbers are refused before any token is sent.
         party.data.encode_labels(None)
+    return party
 
 
 def _open(results: ReturnedResults, keys: Path, party: str, settings: Settings) -> Released:

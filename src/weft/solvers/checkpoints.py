@@ -109,12 +109,6 @@ def load_checkpoint(run: RunState, result: Result, folder: Path) -> Reading:
     return msgspec.convert(head["spent"], Reading)
 
 
-def checkpoint_iteration(folder: Path) -> int:
-    """The iteration that the checkpoint in a folder stands at."""
-    head = msgspec.json.decode(load_arrays(folder / NAME)["head"].tobytes())
-    return int(head["iteration"])
-
-
 def _next_epoch(folder: Path) -> int:
     """One above the last epoch, written down before anybody uses it."""
     path = folder / EPOCH
