@@ -104,7 +104,7 @@ def test_moments_are_no_more_than_samples_allow(samples, least, vectors):
 def test_a_party_refuses_moments_of_more_vectors(table, monkeypatch):
     """A coordinator that reckons with min_batch = 1 is refused by parties that do not."""
     monkeypatch.setattr(
-        "weft.solvers.subspace.round_trips.most_directions", lambda samples, least: 64
+        "weft.solvers.subspace.exchange_state.most_directions", lambda samples, least: 64
     )
     monkeypatch.setattr("weft.solvers.subspace.party_samples.most_directions", lambda *_: 3)
     with pytest.raises(ProtocolError, match="second moments of 5 vectors, which are too many"):
