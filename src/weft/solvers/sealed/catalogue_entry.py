@@ -33,8 +33,6 @@ def why_not_sealed(settings: Settings) -> str:
                 "bits hold too few digits"
             )
         return f"it has logistic, squared and Poisson loss, not '{settings.loss}'"
-    if settings.loss == EXPONENTIAL_LOSS and settings.folds:
-        return "of a Poisson model it makes no folds"
     if settings.inference in ("robust", "clustered"):
         return "squared slopes of samples are not added up on shares, set inference = true"
     if settings.cipher == "plain":

@@ -39,6 +39,7 @@ from weft.solvers.sealed.fold_rows import (
     refuse_small,
     rows_of_folds,
     told_of_folds,
+    told_of_labels,
     with_fold,
 )
 from weft.solvers.sealed.messages import (
@@ -129,11 +130,13 @@ class SealedExchange(AskedInTurn):
         # A sample that is left out has no intercept.
         whole = self.errors.bounds.rows == self.errors.bounds.samples
         moves = self._settings.loss == EXPONENTIAL_LOSS and free and whole
-        return centre_of(self.errors.bounds.label_square) if moves else 0
+        usual = 1.0 if self._weighing is None else self._weighing.size
+        return centre_of(self.errors.bounds.label_square / usual) if moves else 0
 
     @property
     def ladder(self) -> tuple[AnySeries, ...]:
-        return series_for(self._settings.loss, self._centre)
+        digits = 0 if self._weighing is None else self._weighing.digits
+        return series_for(self._settings.loss, self._centre, digits)
 
     @property
     def _weighing(self) -> Weighing | None:
@@ -147,20 +150,20 @@ class SealedExchange(AskedInTurn):
         begun = self._ask(
             BEGIN, lambda p, n: msgspec.structs.replace(begin, round=n, serial=self._serial)
         )
-        more = told_of_folds(self._layout, squared=self._squared)
+        also = told_of_labels(self._settings.loss)
+        more = told_of_folds(self._layout, also)
         totals = add_scalars(begun, "bounds", BOUNDS + more, holdings.parties)
         if totals is None or any(len(reply.seed) != SEED_BYTES for reply in begun.values()):
             raise ProtocolError("a party sent no seed for sealed training; the run stops")
         if not all(0.0 <= total < np.inf for total in totals):
             raise ProtocolError("the parties' bounds do not add up to any of a table; start again")
-        responses = self._squared or self._settings.loss == EXPONENTIAL_LOSS
-        bounds = table_bounds(totals[:BOUNDS], holdings, responses, *self._most)
+        bounds = table_bounds(totals[:BOUNDS], holdings, self._settings.loss, *self._most)
         sizes = FoldSizes.of(
             self._layout,
             self._left_out,
             totals[BOUNDS:],
             holdings.terms.min_batch,
-            squared=self._squared,
+            also,
         )
         widths = choose_widths(bounds, self._settings.loss, self._table.n_columns)
         errors = Errors(bounds, widths, len(holdings.parties), self._table.n_columns)
@@ -259,7 +262,8 @@ class SealedExchange(AskedInTurn):
         dealer, serial, widths = self._dealer, self._serial + 1, self.errors.widths
         series = self.ladder[level]
         if isinstance(series, ExponentialSeries):
-            return dealer.exponential(serial, series, period)
+            weighed = self._weighing is not None
+            return dealer.exponential(serial, series, period, weighed=weighed)
         if not self._squared:
             return dealer.series(serial, series, period, widths, self._weighing)
         if self._weighing is not None:
@@ -287,7 +291,9 @@ class SealedExchange(AskedInTurn):
         # A sample that is in no problem has a score of zero: of what a row counts, and it too.
         rest, idle = 0.0, 1.0
         if isinstance(series, ExponentialSeries):
-            digits = series.loss_digits(of.rows, of.largest_label)
+            digits = series.loss_digits(of.rows, of.largest_label, of.most_weight)
+            # Such a sample weighs nothing.
+            idle = 1.0 if weighing is None else 0.0
         elif weighing is not None:
             digits, idle = weighing.total(of.rows, series), 0.0
         else:

@@ -121,10 +121,12 @@ class Dealer:
             sent.append(self._waves(serial, "alarm", multiples, alarm_bits(rows)[0], False))
         return np.concatenate(sent)
 
-    def exponential(self, serial: int, series: ExponentialSeries, period: int) -> Words:
+    def exponential(
+        self, serial: int, series: ExponentialSeries, period: int, *, weighed: bool
+    ) -> Words:
         """The same for a Poisson loss."""
         self._products = self._mask(f"{serial} weighed", 1, *self._scores.shape)
-        sent = [self._waves(serial, "wave", series.words, series.dealt, False)]
+        sent = [self._waves(serial, "wave", series.words, series.dealt, weighed)]
         if period:
             multiples, digits = alarm_multiples(period), alarm_bits(self._table.n_rows)[0]
             sent.append(self._waves(serial, "alarm", multiples, digits, False))

@@ -60,7 +60,7 @@ class TableBounds:
     cell_rounding
         Above ‖X̂ − X‖₂/√N, X̂ the rounded table.
     label_square
-        1/N Σ ω y² of a squared loss, which has no more than 20 digits; 1/N Σ y of a Poisson loss;
+        1/N Σ ω y² of a squared loss, which has no more than 20 digits; 1/N Σ ω y of a Poisson loss;
         else 1.
     largest_label
         No label is larger.
@@ -91,9 +91,10 @@ class TableBounds:
         """Mean |e^z − y| of a Poisson loss that there is room for.
 
         The loss is at least (√e^z − √y)², so that √Σe^z ≤ √Σl + √Σy; and no point of a run is
-        worse than w = 0, where it is 1 − y + y log y.
+        worse than w = 0, where it is 1 − y + y log y. Each has its weight in all of these sums.
         """
-        return 2 * self.counts_at(1 + self.label_square * math.log1p(self.largest_label))
+        usual = 1.0 if self.weighing is None else self.weighing.size
+        return 2 * self.counts_at(usual + self.label_square * math.log1p(self.largest_label))
 
     def counts_at(self, loss: float) -> float:
         """Above the mean of |e^z − y| where that of losses is such."""
@@ -207,16 +208,13 @@ def product_cuts(
 ) -> list[int]:
     """Digits that are cut off slopes which are told to be cut, and off losses of such labels."""
     if isinstance(series, ExponentialSeries):
-        return [series.total - slope, series.total - series.loss_digits(rows, label)]
+        total, most = series.total, 1.0
+        if weighing is not None:
+            total, most = total + weighing.bits, weighing.most
+        return [total - slope, total - series.loss_digits(rows, label, most)]
     assert weighing is not None
     cuts = [weighing.slope_cut(series, slope)]
     return cuts if series is None else [*cuts, weighing.loss_cut(rows, series)]
-
-
-def exponential_noise(rows: int, series: ExponentialSeries, label: float) -> int:
-    """Noise of each party in a total of e^z is even within ±2^(this − 1) units."""
-    unit = 2.0 ** series.loss_digits(rows, label)
-    return max(1, math.ceil(math.log2(LOSS_NOISE * rows * unit)))
 
 
 def alarm_bits(rows: int) -> tuple[int, int]:
@@ -293,19 +291,25 @@ class Errors:
         """
         slope, variance, bend = self._slopes(series)
         if isinstance(series, ExponentialSeries):
-            bend = series.most_at(scores)
+            bend = self.bounds.most_weight * series.most_at(scores)
         off = self.gradient(slope, variance, bend, slope_norm, norm)
         weighing = self.bounds.weighing
         if weighing is None:
             return off
         return off + weighing.rounding * slope_norm * self.bounds.spread
 
+    @property
+    def _size(self) -> float:
+        """Above √(1/N Σω²)."""
+        return 1.0 if self.bounds.weighing is None else self.bounds.weighing.size
+
     def _slopes(self, series: AnySeries | None) -> tuple[float, float, float]:
         """How far a slope may be off, its variance by rounding, and how it bends."""
         widths = self.widths
         if isinstance(series, ExponentialSeries):
-            off = series.slope_error + 4 * series.terms * 2.0**-series.total
-            return off + 1.5 * 2.0**-widths.slope, series.variance, series.most
+            off = self._size * (series.slope_error + 4 * series.terms * 2.0**-series.total)
+            variance = self.bounds.most_weight**2 * series.variance
+            return off + 1.5 * 2.0**-widths.slope, variance, series.most
         if self.bounds.weighing is not None:
             return self.bounds.weighing.slopes(series, widths.slope)
         if series is None:
@@ -325,7 +329,7 @@ class Errors:
         """
         if isinstance(series, ExponentialSeries):
             largest = max(series.most_at(scores), self.bounds.largest_label)
-            return math.sqrt(2 * largest * max(value, 0.0))
+            return math.sqrt(2 * self.bounds.most_weight * largest * max(value, 0.0))
         most = self.bounds.most_weight
         return math.sqrt(min(most**2, most * max(value, 0.0)))
 
@@ -363,11 +367,12 @@ class Errors:
             told = 2.0**-20 * of.label_square + rounded
             # Slopes of weighed scores are cut besides.
             return told if weighing is None else told + self._slopes(None)[0] * of.spread * norm
-        most, size = of.most_weight, 1.0 if weighing is None else weighing.size
+        most, size = of.most_weight, self._size
         moved = of.spread * self.weights + of.cell_rounding * norm
         if isinstance(series, ExponentialSeries):
-            told = series.slope_error * of.rows / of.samples + self.loss_noise(series)
-            bent = 0.5 * series.most * moved**2
+            told = size * series.slope_error * of.rows / of.samples + self.loss_noise(series)
+            told += rounded
+            bent = 0.5 * most * series.most * moved**2
             return told + moved * self.slope_size(value + told, series, scores) + bent
         told = size * series.loss_error * of.rows / of.samples + self.loss_noise(series) + rounded
         # ŵ and X̂ are off by little; on the way to w and X the loss is below that of either end.
@@ -377,11 +382,12 @@ class Errors:
         """Of a mean loss, what differs from point to point: dithered rounding, and noise."""
         of, tail = self.bounds, 0.5 * math.log(1 / CHANCE)
         if isinstance(series, ExponentialSeries):
-            digits, label = series.loss_digits(of.rows, of.largest_label), of.largest_label
-            noise = self.parties * 2.0 ** (exponential_noise(of.rows, series, label) - 1)
+            label, most, size = of.largest_label, of.most_weight, self._size
+            digits = series.loss_digits(of.rows, label, most)
+            noise = self.parties * 2.0 ** (series.loss_noise(of.rows, label, most) - 1)
             whole = (2 * of.rows + noise) * 2.0**-digits
-            whole += 4 * series.terms * of.rows * 2.0**-series.total
-            return (2 * math.sqrt(tail * series.variance * of.rows) + whole) / of.samples
+            whole += size * 4 * series.terms * of.rows * 2.0**-series.total
+            return (2 * size * math.sqrt(tail * series.variance * of.rows) + whole) / of.samples
         dealt = self.widths.dealt(series)
         if of.weighing is not None:
             return of.weighing.loss_noise(of.rows, series, self.parties, tail) / of.samples

@@ -21,6 +21,7 @@ from weft.array_types import Floats
 from weft.crypto.primitives.seeded_words import Words
 from weft.solvers.sealed.masked_sine_kernels import SINE_ERROR
 from weft.solvers.sealed.sine_series import SCORE_BITS, SERIES, Series
+from weft.solvers.sealed.weight_digits import LOSS_NOISE
 
 #: How far beyond the interval the fall has its middle, and how wide it is.
 _BEYOND, _WIDTH = Decimal("3.3"), Decimal("0.6")
@@ -36,11 +37,13 @@ _GRID = 1 << (64 - SCORE_BITS)
 class ExponentialSeries:
     """Terms that hold for scores within ±``reach`` of their centre, where e^z is 2^``doublings``.
 
-    A power of two changes no factor, and so no bit of one.
+    A power of two changes no factor, and so no bit of one. Weights of samples, times which e^z is
+    made, leave so many digits fewer.
     """
 
     reach: float
     doublings: int = 0
+    weight_digits: int = 0
 
     @property
     def centre(self) -> float:
@@ -121,7 +124,7 @@ class ExponentialSeries:
     @property
     def total(self) -> int:
         """Binary digits of e^z behind the point, before it is cut."""
-        return _MOST_DIGITS - math.ceil(math.log2(self.most))
+        return _MOST_DIGITS - self.weight_digits - math.ceil(math.log2(self.most))
 
     @property
     def dealt(self) -> int:
@@ -162,13 +165,18 @@ class ExponentialSeries:
         """
         return 0.5 * min(1.0, self.scale * (math.log2(math.e) - self.doublings))
 
-    def loss_digits(self, rows: int, label: float) -> int:
-        """Digits with which a total over so many rows does not wrap, no label being larger.
+    def loss_digits(self, rows: int, label: float, weight: float) -> int:
+        """Digits with which a total over so many rows does not wrap.
 
-        To e^z labels add y log y − y, and −y times an offset.
+        No label or weight is larger. To e^z labels add y log y − y, and −y times an offset.
         """
-        largest = self.most + label * (math.log1p(label) + _MOST_OFFSET)
+        largest = weight * (self.most + label * (math.log1p(label) + _MOST_OFFSET))
         return min(48, self.total - 1, 60 - math.ceil(math.log2(rows * largest)))
+
+    def loss_noise(self, rows: int, label: float, weight: float) -> int:
+        """Noise of each party in such a total is even within ±2^(this − 1) units."""
+        unit = 2.0 ** self.loss_digits(rows, label, weight)
+        return max(1, math.ceil(math.log2(LOSS_NOISE * weight * rows * unit)))
 
     def at(self, scores: Floats) -> Floats:
         """The series itself."""
@@ -200,11 +208,11 @@ EXPONENTIAL_LOSS = "poisson"
 
 
 @cache
-def series_for(loss: str, doublings: int = 0) -> tuple[AnySeries, ...]:
+def series_for(loss: str, doublings: int = 0, weight_digits: int = 0) -> tuple[AnySeries, ...]:
     """Series of a loss, by reach, the shortest first; a squared loss takes none."""
     if loss != EXPONENTIAL_LOSS:
         return SERIES
-    return tuple(ExponentialSeries(reach, doublings) for reach in _REACHES)
+    return tuple(ExponentialSeries(reach, doublings, weight_digits) for reach in _REACHES)
 
 
 def centre_of(mean: float) -> int:

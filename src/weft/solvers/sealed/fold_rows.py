@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from weft.array_types import Flags, Floats, Ints
 from weft.crypto.primitives.seeded_words import Words
 from weft.errors import ConfigError
+from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSS
 from weft.solvers.sealed.table_bounds import rounded_off
 from weft.solvers.subspace.class_fold_problems import Problems
 
@@ -76,9 +78,20 @@ FOLDS_UNSAID = (
 )
 
 
-def told_of_folds(problems: Problems, *, squared: bool) -> int:
+#: What parties tell of the labels that folds leave out, beside their number, see `FoldRows.totals`.
+ToldOfLabels = Literal["squares", "classes", "nothing"]
+
+
+def told_of_labels(loss: str) -> ToldOfLabels:
+    if loss == "squared":
+        return "squares"
+    return "nothing" if loss == EXPONENTIAL_LOSS else "classes"
+
+
+def told_of_folds(problems: Problems, told: ToldOfLabels) -> int:
     """How many numbers a party tells of folds, see `FoldRows.totals`."""
-    return problems.folds * (2 if squared else 1 + _kinds(problems))
+    more = {"squares": 1, "classes": _kinds(problems), "nothing": 0}[told]
+    return problems.folds * (1 + more)
 
 
 def _kinds(problems: Problems) -> int:
@@ -103,21 +116,22 @@ class FoldRows:
         out: Flags = self.problems.fold_of[problems][:, None] == self.fold[None, :]
         return out
 
-    def totals(self, counted: Ints, labels: Floats, least: int, *, squared: bool) -> list[float]:
+    def totals(self, counted: Ints, labels: Floats, least: int, also: ToldOfLabels) -> list[float]:
         """Per fold, how many of its rows are counted here, and what else is told of them.
 
-        Of a squared loss that is Σy², else how many are of which class, ``least`` for more: whether
-        there are so many in all is all that the coordinator needs to know.
+        Of a squared loss that is Σy², of counts nothing, else how many are of which class,
+        ``least`` for more: whether there are so many in all is all that the coordinator needs to
+        know.
         """
         folds = self.problems.folds
         if not folds:
             return []
         of = self.fold[counted]
         told = np.bincount(of, minlength=folds).tolist()
-        if squared:
+        if also == "squares":
             squares = np.bincount(of, (labels**2).sum(axis=1), minlength=folds)
             told += [rounded_off(square) for square in squares.tolist()]
-        else:
+        elif also == "classes":
             told += np.minimum(self._of_classes(of, labels), least).tolist()
         return [float(value) for value in told]
 
@@ -165,14 +179,19 @@ class FoldSizes:
 
     @classmethod
     def of(
-        cls, problems: Problems, rows: Ints, totals: Sequence[float], least: int, *, squared: bool
+        cls,
+        problems: Problems,
+        rows: Ints,
+        totals: Sequence[float],
+        least: int,
+        also: ToldOfLabels,
     ) -> FoldSizes:
         """From the rows of every fold, and totals over all parties, see `FoldRows.totals`."""
         classes, count = problems.classes, problems.folds
         samples, others = np.array(totals[:count]), np.array(totals[count:])
-        squares = others if squared else np.zeros(count)
+        squares = others if also == "squares" else np.zeros(count)
         refuse_small(samples.tolist(), least)
-        if not squared:
+        if also == "classes":
             refuse_small_classes(others, count, least)
 
         def spread(values: Floats) -> Floats:

@@ -26,7 +26,13 @@ from weft.solvers.sealed.digit_widths import (
     intercept_units,
     largest_noise,
 )
-from weft.solvers.sealed.fold_rows import FoldRows, draw_label, refuse_small, rows_of_folds
+from weft.solvers.sealed.fold_rows import (
+    FoldRows,
+    draw_label,
+    refuse_small,
+    rows_of_folds,
+    told_of_labels,
+)
 from weft.solvers.sealed.messages import (
     BEGIN,
     FIRST,
@@ -152,13 +158,14 @@ class SealedParty(WeighedShares):
             labels = labels * np.sqrt(self._counted_weights)[:, None]
         responses = labels if self._squared else None
         if self._responses and not self._squared:
-            # So that Σy is told, where a squared loss tells Σy².
-            responses = np.sqrt(labels)
+            # So that Σωy is told, where a squared loss tells Σωy².
+            responses = np.sqrt(labels * self._counted_weights[:, None])
         bounds = own_bounds(block, moved, self._context.table.squares, responses)
         bounds += self._told_of_weights()
         counted = self._own_rows
         if self._responses or self._context.tells_counts or not view.labelled.any():
-            bounds += folds.totals(counted, labels, view.min_batch, squared=self._squared)
+            also = told_of_labels(self._loss)
+            bounds += folds.totals(counted, labels, view.min_batch, also)
         else:
             if layout.folds:
                 own = self._context.min_batch
@@ -198,7 +205,7 @@ class SealedParty(WeighedShares):
         if block is None:
             raise ProtocolError("a phase of sealed training comes too early")
         self._widths = Widths(message.slope, message.cut)
-        self._take_centre(message.centre)
+        self._take_centre(message.centre, message.weighed)
         masked = seeded_words(self._seed, "table", *block.shape)
         self._cells = mask_cells(block, CELL_BITS, masked)
         self._masked = [masked]

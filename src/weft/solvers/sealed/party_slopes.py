@@ -51,7 +51,7 @@ class SlopeShares(PhaseOrder):
         self._all_problems = Problems(context.labels.shape[1], settings.folds)
         self._fold_rows = FoldRows(self._all_problems, np.zeros(0, np.int64))
         self._problems: Ints = np.arange(self._all_problems.width)
-        self._squared = settings.loss == "squared"
+        self._loss, self._squared = settings.loss, settings.loss == "squared"
         #: Series of its slopes, and whether labels are responses.
         self._ladder = series_for(settings.loss)
         self._exponential = settings.loss == EXPONENTIAL_LOSS

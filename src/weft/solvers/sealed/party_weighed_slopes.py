@@ -15,7 +15,7 @@ from weft.crypto.primitives.seeded_words import Words
 from weft.errors import ConfigError
 from weft.protocol.message import malformed
 from weft.solvers.party_context import GivenValues, PartyContext
-from weft.solvers.sealed.digit_widths import exponential_noise, product_cuts
+from weft.solvers.sealed.digit_widths import product_cuts
 from weft.solvers.sealed.exponential_series import (
     EXPONENTIAL_LOSS,
     MOST_DOUBLINGS,
@@ -32,18 +32,19 @@ from weft.solvers.sealed.reader_groups import Told
 from weft.solvers.sealed.ring_products import encoded
 from weft.solvers.sealed.sine_series import LOSS_TERMS, SCORE_BITS, Series
 from weft.solvers.sealed.table_bounds import rounded_up
-from weft.solvers.sealed.weight_digits import TIMES_MASKS, Weighing, told_of_weights
+from weft.solvers.sealed.weight_digits import (
+    COUNT_WEIGHT_DIGITS,
+    TIMES_MASKS,
+    WEIGHT_DIGITS,
+    Weighing,
+    told_of_weights,
+)
 from weft.solvers.settings import Settings
 
 _LONE_LABELS = (
     "refuses weights of samples, being the only one with labels: the coordinator would learn from "
     "the loss of the start how many samples each class has, or how much they weigh; leave weights "
     "and class_weight out, or agree on allow_lone_labels = true"
-)
-
-_NO_COUNTS = (
-    "has weights of samples, which sealed training of a Poisson model has no digits for; leave "
-    "them out, say an exposure, or train with mode = 'sums'"
 )
 
 _SCALED_INTERCEPT = (
@@ -87,9 +88,7 @@ class WeighedShares(SlopeShares):
             return [0.0, rounded_up(float(counts * len(self._counted)))]
         if not (self._responses or self._context.tells_counts):
             raise ConfigError(_LONE_LABELS)
-        if self._exponential:
-            raise ConfigError(_NO_COUNTS)
-        weighing = Weighing(self._context.bounds.weight)
+        weighing = self._known_weighing
         return [rounded_up(value) for value in told_of_weights(self._sample_weights, weighing)]
 
     def _check_weights(self, told: Told) -> None:
@@ -99,6 +98,11 @@ class WeighedShares(SlopeShares):
             weights[self._counted] = self._sample_weights
             context = self._context
             refuse_uneven(told, weights, context.min_batch, wide=context.wide_models)
+
+    @property
+    def _known_weighing(self) -> Weighing:
+        digits = COUNT_WEIGHT_DIGITS if self._exponential else WEIGHT_DIGITS
+        return Weighing(self._context.bounds.weight, digits=digits)
 
     @property
     def _counted_weights(self) -> Floats:
@@ -112,7 +116,7 @@ class WeighedShares(SlopeShares):
             if self._sample_weights is not None:
                 raise malformed("weighed", "is false, but this party has weights")
             return None
-        weighing = self._weighing = Weighing(self._context.bounds.weight)
+        weighing = self._weighing = self._known_weighing
         rows = self._own_rows
         self._own_weights = np.zeros(self._whole.n_rows, np.uint64)
         self._own_weights[rows] = weighing.words(self._counted_weights)
@@ -120,14 +124,15 @@ class WeighedShares(SlopeShares):
         self._weights_label = f"{self._label()} weights"
         return self._pads.put_on(self._own_weights - self._weight_masks, self._weights_label)
 
-    def _take_centre(self, doublings: int) -> None:
+    def _take_centre(self, doublings: int, weighed: bool) -> None:
         """Series of a Poisson loss are for scores about this one."""
         if abs(doublings) > (MOST_DOUBLINGS if self._exponential else 0):
             raise malformed("centre", "is none that a series can have")
         if doublings and self._view.bias_slot >= 0 and self._context.bias != 1.0:
             raise ConfigError(_SCALED_INTERCEPT)
         if self._exponential:
-            self._ladder = series_for(EXPONENTIAL_LOSS, doublings)
+            digits = COUNT_WEIGHT_DIGITS if weighed else 0
+            self._ladder = series_for(EXPONENTIAL_LOSS, doublings, digits)
 
     def _take_weights(self, total: Words | None) -> None:
         if (total is None) != (self._weighing is None):
@@ -193,18 +198,29 @@ class WeighedShares(SlopeShares):
     def _exponentials(
         self, opened: Words, series: ExponentialSeries, name: str, dealt: DealtShares
     ) -> Words:
-        """Shares of e^z; (problems × rows)."""
+        """Shares of e^z, times weights; (problems × rows)."""
         # How far scores are from the centre, which all know.
         opened = opened - encoded(np.array(series.centre), SCORE_BITS)
         public = 2.0**series.public
         odd, even = series.sines * public, series.cosines * public
-        sines, cosines = np.zeros((2, *opened.shape), np.uint64)
-        for at, seed, words in self._blocks(opened.shape, name, series.terms, dealt):
-            add_waves(opened[at], series.words, odd, even, seed, words, sines[at], cosines[at])
-        found: Words = sines + cosines
-        if self._first:
-            found += encoded(np.array(series.level), series.public + series.dealt)
-        return found
+        level = encoded(np.array(series.level), series.public + series.dealt)
+        found: Words = np.zeros((2, *opened.shape), np.uint64)
+        for number, times in enumerate(self._factors):
+            sines, cosines = np.zeros((2, *opened.shape), np.uint64)
+            for at, seed, words in self._blocks(opened.shape, name, series.terms, dealt, times):
+                add_waves(opened[at], series.words, odd, even, seed, words, sines[at], cosines[at])
+            found[number] = sines + cosines
+        total: Words = found[0]
+        if self._weighing is not None:
+            total = self._weighed(found[0], found[1]) + self._own_weights * level
+        elif self._first:
+            total = total + level
+        return total
+
+    @property
+    def _factors(self) -> tuple[str, ...]:
+        """What is dealt: without a's factor, and, where samples have weights, with it."""
+        return ("",) if self._weighing is None else ("", TIMES_MASKS)
 
     def _hide_products(self, products: Words) -> Words:
         return self._hide(products + self._mask("weighed", *products.shape))
@@ -228,8 +244,9 @@ class WeighedShares(SlopeShares):
             for words, *shares, cut in zip(opened, low, top, cuts, strict=True)
         )
         if isinstance(series, ExponentialSeries):
-            digits = series.loss_digits(rows, label)
-            size = exponential_noise(rows, series, label)
+            most = 1.0 if weighing is None else weighing.most
+            digits = series.loss_digits(rows, label, most)
+            size = series.loss_noise(rows, label, most)
         elif series is not None and weighing is not None:
             digits, size = weighing.total(rows, series), weighing.noise(rows, series)
         else:

@@ -61,7 +61,7 @@ _LARGE_MEANS = (
 )
 
 _WEIGHED = (
-    "sealed training makes no standard errors of a squared loss whose samples have weights; leave "
+    "sealed training makes no standard errors of a {} loss whose samples have weights; leave "
     "weights, or inference and second_moments, out, or train with mode = 'sums'"
 )
 
@@ -81,8 +81,9 @@ class MomentExchange(SealedExchange):
 
     def _set_up(self, begin: BeginRequest) -> tuple[Dealer, Errors, FoldSizes]:
         dealer, errors, folds = super()._set_up(begin)
-        if self._settings.second_moments and self._squared and errors.bounds.weighing is not None:
-            raise ConfigError(_WEIGHED)
+        loss, weighing = self._settings.loss, errors.bounds.weighing
+        if self._settings.second_moments and weighing is not None and loss != "logistic":
+            raise ConfigError(_WEIGHED.format(loss))
         if self._settings.second_moments:
             # What does not fit is refused now, not after hours of training.
             gram_error(errors.bounds, self._cell_holders)

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from weft.array_types import Floats
 from weft.matching.holding_map import HoldingMap
 from weft.solvers.sealed.digit_widths import CELL_BITS, TableBounds
-from weft.solvers.sealed.weight_digits import Weighing
+from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSS
+from weft.solvers.sealed.weight_digits import COUNT_WEIGHT_DIGITS, WEIGHT_DIGITS, Weighing
 
 #: Numbers that a party tells: those of its table, and two of the weights of its samples.
 BOUNDS = 9
@@ -56,7 +57,7 @@ def own_bounds(
 
 
 def table_bounds(
-    totals: Sequence[float], holdings: HoldingMap, responses: bool, weight: float, label: float
+    totals: Sequence[float], holdings: HoldingMap, loss: str, weight: float, label: float
 ) -> TableBounds:
     """Bounds of the whole table from totals over all parties; no weight or label is larger.
 
@@ -79,17 +80,23 @@ def table_bounds(
         mean_square=mean_square,
         spread=math.sqrt(min(mean_square, holders * blocks / samples)),
         cell_rounding=math.sqrt(holders * roundings / samples),
-        label_square=labels / samples if responses else 1.0,
+        label_square=labels / samples if loss in ("squared", EXPONENTIAL_LOSS) else 1.0,
         largest_label=label,
         column_norm=apart * math.sqrt(column_norms) / _UNIT,
-        weighing=_weighing(weight, rounding, weights, samples),
+        weighing=_weighing(weight, rounding, weights, samples, digits_of_weights(loss)),
     )
 
 
-def _weighing(most: float, rounding: float, squares: float, samples: int) -> Weighing | None:
+def digits_of_weights(loss: str) -> int:
+    return COUNT_WEIGHT_DIGITS if loss == EXPONENTIAL_LOSS else WEIGHT_DIGITS
+
+
+def _weighing(
+    most: float, rounding: float, squares: float, samples: int, digits: int
+) -> Weighing | None:
     if rounding == 0:
         return None
-    return Weighing(most, math.sqrt(rounding), math.sqrt(squares / samples))
+    return Weighing(most, math.sqrt(rounding), math.sqrt(squares / samples), digits)
 
 
 def largest_square(block: NDArray[Any]) -> float:

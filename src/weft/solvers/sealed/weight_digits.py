@@ -20,8 +20,8 @@ from weft.solvers.sealed.sine_series import LOSS_TERMS, SCORE_BITS, Series
 
 #: What is dealt times the masks of weights is drawn under names of its own.
 TIMES_MASKS = " times masks"
-#: Binary digits of the largest weight.
-WEIGHT_DIGITS = 22
+#: Binary digits of the largest weight; of a Poisson loss, whose products need more themselves.
+WEIGHT_DIGITS, COUNT_WEIGHT_DIGITS = 22, 18
 #: Weights below this part of the largest would have too few.
 _LEAST_SHARE = 2.0**-12
 #: Bits that scores of a squared loss have before the point, with their sign.
@@ -77,11 +77,14 @@ class Weighing:
         No weight is rounded by a larger share of itself; parties need not know it.
     size
         Above √(1/N Σω²); nor this.
+    digits
+        Binary digits of the largest.
     """
 
     most: float
     rounding: float = 0.0
     size: float = 1.0
+    digits: int = WEIGHT_DIGITS
 
     @property
     def _above(self) -> int:
@@ -91,7 +94,7 @@ class Weighing:
     @property
     def bits(self) -> int:
         """Binary digits of weights behind the point."""
-        return WEIGHT_DIGITS - self._above
+        return self.digits - self._above
 
     def words(self, weights: Floats) -> Words:
         return encoded(weights, self.bits)
