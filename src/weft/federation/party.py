@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -55,11 +56,11 @@ from weft.privacy.ledger.run_booking import Ledger
 from weft.privacy.ledger.run_exposure import exposure_of
 from weft.protocol import Answer, Message, Nothing, Phase, answer, answers, fields_of, pack
 from weft.protocol.metering import EncryptionCost
-from weft.protocol.shared_fields import PadLinks
 from weft.protocol.transcript import Transcript
 from weft.solvers.base import PartyHalf
 from weft.solvers.subspace.messages import EVALUATE
-from weft.sums.messages import MEND, MendReply, MendRequest
+from weft.sums.messages import MEND
+from weft.sums.party_contribution import mend
 from weft.sums.sum_counter import SumCounter
 
 
@@ -293,7 +294,7 @@ class Party:
             **self.holdings.answers(),
             **self.training.answers(),
             **answers(
-                answer(MEND, self._mend),
+                answer(MEND, partial(mend, self._cipher)),
                 answer(START, self._start),
                 answer(RELEASE, self._seal),
                 answer(TAKE_MODEL, self._take_model),
@@ -339,16 +340,6 @@ class Party:
         on_shares = self._seat.announced and phase.name in self._answers
         told = getattr(reply, "v", None) is not None or phase.name == EVALUATE.name
         return on_shares or told
-
-    def _mend(self, message: MendRequest) -> MendReply:
-        reply = MendReply()
-        for kind in ("v", "z", "delta"):
-            pads: PadLinks | None = getattr(message, f"{kind}_pads")
-            if pads is not None:
-                block, slots = self._cipher.mend(kind, pads)
-                setattr(reply, kind, block)
-                setattr(reply, f"{kind}_slots", slots)
-        return reply
 
     def replaying(self) -> AbstractContextManager[None]:
         """While the messages of before an interruption come again: all but the last.

@@ -35,7 +35,6 @@ from weft.protocol import Answer, Nothing, answer, answers
 from weft.protocol.message import malformed
 from weft.protocol.message_bytes import question_digest
 from weft.solvers.base import ModelShare, MomentShare, MomentShares
-from weft.sums.feature_scaling import ScalingParty
 from weft.sums.local_table import Block, LocalTable, build_table, rows_times
 from weft.sums.masked_maxima import LargestParty
 from weft.sums.messages import (
@@ -55,6 +54,7 @@ from weft.sums.messages import (
     PenaltiesRequest,
     ScaleRowsRequest,
 )
+from weft.sums.scaling_party import ScalingParty
 
 #: Name of the constant column in models.
 INTERCEPT = "(intercept)"

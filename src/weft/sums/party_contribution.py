@@ -22,6 +22,7 @@ from weft.errors import ProtocolError
 from weft.matching.party_view import ToldView
 from weft.protocol.message import malformed
 from weft.protocol.shared_fields import PadIds, PadLinks
+from weft.sums.messages import MendReply, MendRequest
 from weft.sums.sum_counter import News
 
 Integers = NDArray[np.int64]
@@ -172,6 +173,18 @@ class Wire:
         """Values rounded to what can travel, so that all holders agree on them."""
         scaled: Floats = values * self._scale
         return np.rint(scaled, scaled) / self._scale
+
+
+def mend(cipher: Cipher, message: MendRequest) -> MendReply:
+    """Close rings of masks again whose last one went away with a party."""
+    reply = MendReply()
+    for kind in ("v", "z", "delta"):
+        pads: PadLinks | None = getattr(message, f"{kind}_pads")
+        if pads is not None:
+            block, slots = cipher.mend(kind, pads)
+            setattr(reply, kind, block)
+            setattr(reply, f"{kind}_slots", slots)
+    return reply
 
 
 def speaks(view: ToldView, flags: Flags | None) -> bool:
