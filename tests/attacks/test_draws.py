@@ -14,6 +14,7 @@ import pytest
 from scene import Run, by_rows, run, table_of
 from solving import SAFE, best_errors, common_lines, errors, scaled_by
 
+from covering import before_release
 from weft.errors import WeftError
 from weft.federation.local_federation import Preprocessing
 from weft.guards import OPEN, Terms
@@ -94,8 +95,9 @@ def test_parties_refuse_the_mode_unless_they_are_simulated_and_open(table, recor
         two_a_time(table, Terms(), coordinator_sees="papers")
 
 
-@pytest.mark.parametrize("sees", ["nothing", "weights"])
+@pytest.mark.parametrize("sees", ["weights", *before_release("nothing")])
 def test_a_coordinator_of_weft_gets_no_row_from_known_draws(table, record, sees):
+    """One that sees nothing gets noise with every change too, in ``test_pairs.py``."""
     terms = Terms(coordinator_sees="weights")
     # "practical" draws two, which min_batch holds back for good; "safe" draws more.
     found = two_a_time(table, terms, coordinator_sees=sees, iterations=600, local="safe")

@@ -89,7 +89,9 @@ def test_folds_score_a_logistic_regression_as_scikit_learn_does(cancer):
     assert np.abs(fold_scores(model) - judged(cancer, 0, make, accuracy)).max() <= 1.5 / 180
 
 
+@pytest.mark.release
 def test_folds_score_three_classes_as_liblinear_does():
+    """Two classes with every change, above; three, sealed, in ``sealed/test_sealed_folds.py``."""
     table = table_of(*load_iris(return_X_y=True))
     model = HybridClassifier(lam=1e-3, path=LAMBDAS, folds=FOLDS, gap=1e-5)
     model.fit(SPLITS["columns"](table, parties=2))

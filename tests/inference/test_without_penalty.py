@@ -41,8 +41,7 @@ def fitted(table: Table, family: str, **settings: Any) -> HybridGLM:
     [
         *(pytest.param(name, marks=pytest.mark.release) for name in FAMILIES if name in _SLOW),
         *(name for name in FAMILIES if name not in _SLOW),
-        "credit",
-        pytest.param("cancer", marks=pytest.mark.release),
+        *(pytest.param(name, marks=pytest.mark.release) for name in ("credit", "cancer")),
     ],
 )
 def test_lambda_of_zero_gives_the_figures_of_statsmodels(family: str) -> None:

@@ -86,7 +86,7 @@ def run_with_faults(folder, chosen, sure):
     "changes", [{"begin": "own"}, *before_release({}, {"start": "own"})], ids=str
 )
 def test_a_run_with_every_fault_equals_one_process_with_its_presence(changes, tmp_path):
-    chosen = settings(rounds=12, patience=5.0, **changes)
+    chosen = settings(rounds=8, patience=5.0, **changes)
     outcome, network, transport, crashes = run_with_faults(tmp_path, chosen, SURE)
     presence = network.presence
     assert {fate for fates in SURE.values() for fate in fates.values()} <= transport.met

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from browser import MISSING, open_browser
 
+from covering import every_value
 from weft import __version__
 from weft.errors import ConfigError
 from weft.network.console.federation_view import ExposureRow, FederationView, RunRow, SiteRow
@@ -173,8 +174,7 @@ def test_gaps_are_drawn_where_they_belong_and_read_out_by_keyboard(page):
     assert browser.run("return document.querySelector('[data-axis=i]').ariaPressed") == "true"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1440, 390])
+@every_value(width=[1440, 390], scheme=["light", "dark"])
 def test_nothing_is_wider_than_the_window_and_words_can_be_read(page, width, scheme):
     show, moving = page
     now = time.time()

@@ -101,7 +101,7 @@ def test_the_forecast_of_waiting_is_what_draws_take(parties, fraction):
 @pytest.mark.parametrize(
     ("solver", "loss", "cipher", "rules"),
     [
-        ("lbfgs", "logistic", "plain", ("everyone", 0.5)),
+        pytest.param("lbfgs", "logistic", "plain", ("everyone", 0.5), marks=pytest.mark.release),
         ("cutting-planes", "hinge", "pad", ("everyone", {"cyclic": 2})),
         ("span-newton", "logistic", "pad", ("everyone", 0.5)),
     ],
