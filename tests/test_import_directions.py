@@ -22,6 +22,7 @@ LAYERS = (
     *(
         "errors",
         "array_types",
+        "compiled_code",
         "plugins",
         "storage",
         "protocol",

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats
+from weft.compiled_code import INNER
 from weft.errors import ProtocolError
 
 Integers = NDArray[np.int64]
@@ -95,7 +96,7 @@ class FixedPoint:
         )
 
 
-@numba.njit(cache=True)
+@numba.njit(**INNER)
 def _fits(values: Any, rows: int, scale: float, limit: float) -> bool:
     """Checked before anything is written: a refusal changes nothing."""
     for i in range(rows):

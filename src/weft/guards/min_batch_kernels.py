@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
+from weft.compiled_code import INNER
 
 Singles = NDArray[np.float32]
 Digests = NDArray[np.uint64]
@@ -81,6 +84,8 @@ def find_lacking(
 ) -> None:
     """The same question for every column by itself; it is left where it belongs."""
     usual = np.zeros(len(some_start) - 1)
+    # With a type: for a constant the compiler would compile anew what it is passed on to.
+    none: Any = numba.int64(0)
     for column in range(len(values)):
         at, problem = count + column, column % len(last)
         _find_usual(values[column], some, some_start, usual)
@@ -89,7 +94,7 @@ def find_lacking(
             before = last[problem, start[atom] : start[atom + 1]]
             kinds = kind[start[atom] : start[atom + 1]]
             changed = _judge(
-                new, before, kinds, usual, kept, digests, sizes, at, 0, count, atom, start, least
+                new, before, kinds, usual, kept, digests, sizes, at, none, count, atom, start, least
             )
             if changed == 1:
                 apart[atom, column] = count
@@ -114,17 +119,19 @@ def fits(
     mine = before[start[atom] : start[atom + 1]]
     kinds = kind[start[atom] : start[atom + 1]]
     whole = np.zeros(start[-1])
-    whole[start[atom] : start[atom + 1]] = values
+    for i in range(len(values)):
+        whole[start[atom] + i] = values[i]
     usual = np.zeros(len(some_start) - 1)
+    none: Any = numba.int64(0)
     _find_usual(whole, some, some_start, usual)
     at = len(kept) - 1
-    changed = _judge(
-        values, mine, kinds, usual, kept, digests, sizes, at, 0, count, atom, start, least
+    changed: int = _judge(
+        values, mine, kinds, usual, kept, digests, sizes, at, none, count, atom, start, least
     )
     return changed >= 0
 
 
-@numba.njit(cache=True)
+@numba.njit(**INNER)
 def _find_usual(values: Floats, some: Ints, some_start: Ints, usual: Floats) -> None:
     """The value that most samples of each kind have, if most have the same."""
     for number in range(len(usual)):
@@ -136,7 +143,7 @@ def _find_usual(values: Floats, some: Ints, some_start: Ints, usual: Floats) -> 
         usual[number] = few[(end - begin) // 2]
 
 
-@numba.njit(cache=True)
+@numba.njit(**INNER)
 def _judge(
     new: Floats,
     before: Floats,
@@ -157,7 +164,7 @@ def _judge(
     It is written down at ``at``, unless it is known to be apart from the first ``known`` vectors
     seen: then it is there already. It is compared with those from there to ``stop``.
     """
-    changed = _enough(new, before, least)
+    changed: int = _enough(new, before, least)
     if changed == 1 and not _apart_from_usual(new, kinds, usual, least):
         return -1
     if changed == 1 and len(kept):
@@ -168,7 +175,7 @@ def _judge(
     return changed
 
 
-@numba.njit(cache=True, fastmath=_FAST)
+@numba.njit(**INNER, fastmath=_FAST)
 def _enough(new: Floats, before: Floats, least: int) -> int:
     """1: enough samples changed, and enough are there at all; 0: none changed; −1: too few."""
     size = square = moved = moved_square = 0.0
@@ -186,7 +193,7 @@ def _enough(new: Floats, before: Floats, least: int) -> int:
     return 1
 
 
-@numba.njit(cache=True, fastmath=_FAST)
+@numba.njit(**INNER, fastmath=_FAST)
 def _apart_from_usual(new: Floats, kinds: NDArray[np.int32], usual: Floats, least: int) -> bool:
     """Whether what differs from the usual values of all kinds is enough, or nothing at all."""
     moved = moved_square = 0.0
@@ -235,7 +242,7 @@ def too_close(
     return False
 
 
-@numba.njit(cache=True, fastmath=_FAST)
+@numba.njit(**INNER, fastmath=_FAST)
 def _differences(some: Floats, others: Singles) -> tuple[float, float]:
     moved = square = 0.0
     for i in range(len(some)):
@@ -245,7 +252,7 @@ def _differences(some: Floats, others: Singles) -> tuple[float, float]:
     return moved, square
 
 
-@numba.njit(cache=True)
+@numba.njit(**INNER)
 def write(
     kept: Singles,
     digests: Digests,
@@ -271,7 +278,7 @@ def write(
     sizes[vector, atom, _LOST_NORM] = np.sqrt(square)
 
 
-@numba.njit(cache=True, fastmath=_FAST)
+@numba.njit(**INNER, fastmath=_FAST)
 def _sizes_of(values: Floats, kept: Singles) -> tuple[float, float, float]:
     largest = lost = square = 0.0
     for i in range(len(values)):
@@ -283,7 +290,7 @@ def _sizes_of(values: Floats, kept: Singles) -> tuple[float, float, float]:
     return largest, lost, square
 
 
-@numba.njit(cache=True)
+@numba.njit(**INNER)
 def _mixed(value: float) -> np.uint64:
     """The bits of a number, mixed well; different ones for different numbers."""
     x = np.float64(value + 0.0).view(np.uint64)

@@ -12,6 +12,8 @@ from typing import Any
 import numba
 import numpy as np
 
+from weft.compiled_code import INNER
+
 #: Samples that stay in the processor's nearest cache while all steps are tried on them.
 _BAND = 512
 #: Adding and taking off 1.5·2^52 rounds to a whole number, which the lowest bits of the sum hold.
@@ -24,7 +26,7 @@ _LARGEST = 700.0
 _EXPONENT = np.int64(52)
 
 
-@numba.njit(cache=True, fastmath={"contract", "nsz"})
+@numba.njit(**INNER, fastmath={"contract", "nsz"})
 def _take_powers(
     a: Any, b: Any, here: float, there: float, count: int, margin: Any, power: Any, rest: Any
 ) -> None:
@@ -53,14 +55,14 @@ def _take_powers(
         rest[i] = p * r + 1
 
 
-@numba.njit(cache=True)
+@numba.njit(**INNER)
 def _shift(count: int, power: Any, rest: Any) -> None:
     """Numbers times powers of two, both as their bits."""
     for i in range(count):
         rest[i] += power[i] << _EXPONENT
 
 
-@numba.njit(cache=True, fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
+@numba.njit(**INNER, fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
 def _add_up(count: int, margin: Any, chance: Any, weight: Any) -> float:
     """Σ weight · loss, from e^{−|margin|}; in any order, since the sum is of one party alone."""
     total = 0.0

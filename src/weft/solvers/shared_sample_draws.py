@@ -14,6 +14,8 @@ from typing import Any
 import numba
 import numpy as np
 
+from weft.compiled_code import INNER
+
 
 @numba.njit(cache=True, inline="always")
 def _mix(x: np.uint64) -> np.uint64:
@@ -23,7 +25,7 @@ def _mix(x: np.uint64) -> np.uint64:
     return x ^ (x >> np.uint64(31))
 
 
-@numba.njit(cache=True)
+@numba.njit(**INNER)
 def _draw(seed: int, iteration: int, stream: int, n: int, count: int, out: Any, at: Any) -> None:
     """``count`` different numbers below ``n`` into out[at:], by Floyd's algorithm."""
     golden = np.uint64(0x9E3779B97F4A7C15)
@@ -85,8 +87,10 @@ def cohort_window(
     seed: int, iteration: int, ahead: int, first: Any, cohorts: Any, n_shared: int
 ) -> Any:
     """``first``, then what ``ahead`` iterations draw from ``cohorts``, without repeats."""
-    seen = _empty_set(first.shape[0] + ahead * cohorts[:, 3].sum())
-    out = np.empty(first.shape[0] + ahead * cohorts[:, 3].sum(), np.int32)
+    most = first.shape[0]
+    for j in range(cohorts.shape[0]):
+        most += ahead * cohorts[j, 3]
+    seen, out = _empty_set(most), np.empty(most, np.int32)
     at = _append(first, n_shared, seen, out, numba.int64(0))
     for t in range(iteration, iteration + ahead):
         at = _append(cohort_draws(seed, t, cohorts), n_shared, seen, out, at)
@@ -102,7 +106,7 @@ def party_draw(seed: int, iteration: int, party: int, n: int, count: int) -> Any
     return out
 
 
-@numba.njit(cache=True)
+@numba.njit(**INNER)
 def party_rows(
     seed: int, iteration: int, party: int, labelled: Any, count: int, n_shared: int
 ) -> Any:
@@ -145,7 +149,7 @@ def party_window(
     return rows, shared, out[:at]
 
 
-@numba.njit(cache=True)
+@numba.njit(**INNER)
 def _others_rows(seed: int, iteration: int, others: Any) -> Any:
     """Local slots that other label holders draw from the cohorts shared with them."""
     total = 0
@@ -170,7 +174,7 @@ def _others_rows(seed: int, iteration: int, others: Any) -> Any:
     return out[:at]
 
 
-@numba.njit(cache=True)
+@numba.njit(**INNER)
 def _empty_set(most: int) -> Any:
     """An empty hash set for up to ``most`` slots."""
     size = 4
@@ -179,7 +183,7 @@ def _empty_set(most: int) -> Any:
     return np.full(size, -1, np.int32)
 
 
-@numba.njit(cache=True)
+@numba.njit(**INNER)
 def _append(slots: Any, n_shared: int, seen: Any, out: Any, at: Any) -> Any:
     """Append the shared slots that are not in ``seen`` yet."""
     mask = seen.shape[0] - 1
@@ -203,7 +207,7 @@ def order_of(seed: int, iteration: int, party: int, n: int, count: int) -> Any:
     The part holds the positions that :func:`party_draw` gives.
     """
     out = np.empty(count, np.int32)
-    done = 0
+    done: Any = numba.int64(0)
     while done < count:
         take = min(n, count - done)
         _draw(seed, iteration, party + (1 << 40), n, take, out, done)

@@ -16,6 +16,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from weft.compiled_code import INNER
 from weft.crypto.ciphers.block_format import ID_BITS, SIGN
 from weft.crypto.primitives.prime_field import PRIME, add_product, from_halves, reduced
 
@@ -42,7 +43,7 @@ def cohort_runs(slots: Any, cohort_of: Any) -> Any:
     return ends[:runs], cohorts[:runs]
 
 
-@numba.njit(cache=True)
+@numba.njit(**INNER)
 def _name(
     out: Any, begin: int, end: int, ids: Any, slots: Any, runs: Any, book: Any, per: int, top: int,
     extra: Any,
@@ -72,7 +73,7 @@ def _name(
         lo = hi
 
 
-@numba.njit(cache=True)
+@numba.njit(**INNER)
 def _add_run(words: Any, tags: Any, blocks: Any, s0: Any, s1: Any, sign: int, ids: Any) -> None:
     """Add pads to rows of one cohort: 1 puts them on, −1 takes them off.
 

@@ -174,7 +174,7 @@ class Streams:
                 _purpose(kind + _MASK, width), contexts, seeds, self._own[0],
             )  # fmt: skip
             join_hidden(
-                words, tags, self.encrypt(names), begin, end, values, before, runs,
+                words, tags, _read_only(self.encrypt(names)), begin, end, values, before, runs,
                 self._book, per, self._factors(width), seeds, signs, *self._own,
             )  # fmt: skip
         return Hidden(words, tags, status)
@@ -234,7 +234,7 @@ class Streams:
         top, per = _purpose(kind, width), _blocks_of(width)
         for begin, end, names in _pieces(len(words), per):
             name_listed(names, begin, end, ids, slots, runs, self._book, per, top, self._own[0])
-            blocks = self.encrypt(names)
+            blocks = _read_only(self.encrypt(names))
             add_pads(words, tags, blocks, begin, end, ids, runs, self._book, per, *self._own)
 
     def _fit(self, tags: Words, values: Integers, runs: Runs) -> bool:

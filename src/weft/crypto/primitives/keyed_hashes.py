@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Ints
+from weft.compiled_code import INNER
 
 Words = NDArray[np.uint64]
 
@@ -142,7 +143,7 @@ def _one_by_one(key: bytes, strings: Strings, tails: Tails | None) -> Words:
 # compiler turns into vector instructions.
 
 
-@numba.njit(cache=True)
+@numba.njit(**INNER)
 def _mix(a: Any, b: Any, c: Any, d: Any, x: Any, y: Any) -> None:
     for i in range(a.shape[0]):
         va = a[i] + b[i] + x[i]
@@ -159,15 +160,17 @@ def _mix(a: Any, b: Any, c: Any, d: Any, x: Any, y: Any) -> None:
         a[i], b[i], c[i], d[i] = va, (turned >> _63) | (turned << _1), vc, vd
 
 
-@numba.njit(cache=True)
+@numba.njit(**INNER)
 def _compress(iv: Any, sigma: Any, h: Any, m: Any, counts: Any, last: Any, v: Any) -> None:
     """h = F(h, m), lane by lane; ``counts`` bytes with this block, which may be the ``last`` (all
     ones) of its string. Lanes without bytes keep what they have."""
-    for w in range(8):
-        v[w] = h[w]
-        v[8 + w] = iv[w]
-    v[12] ^= counts
-    v[14] ^= last
+    # Loops: over an assignment of slices the compiler takes seconds.
+    for i in range(counts.shape[0]):
+        for w in range(8):
+            v[w, i] = h[w, i]
+            v[8 + w, i] = iv[w]
+        v[12, i] ^= counts[i]
+        v[14, i] ^= last[i]
     for r in range(12):
         s = sigma[r]
         for g in range(4):
@@ -192,24 +195,28 @@ def _hash_all(
     begun, h = np.empty((8, _LANES), np.uint64), np.empty((8, _LANES), np.uint64)
     m, v = np.empty((16, _LANES), np.uint64), np.empty((16, _LANES), np.uint64)
     counts, last = np.empty(_LANES, np.uint64), np.zeros(_LANES, np.uint64)
-    for w in range(8):
-        begun[w, :] = state[w]
-    for w in range(16):
-        m[w, :] = key[w]
-    counts[:] = _BLOCK
+    for i in range(_LANES):
+        for w in range(8):
+            begun[w, i] = state[w]
+        for w in range(16):
+            m[w, i] = key[w]
+        counts[i] = _BLOCK
     # The key is worked in once, not for every string.
     _compress(iv, sigma, begun, m, counts, last, v)
     for first in range(0, start.shape[0], _LANES):
         lanes, longest = min(_LANES, start.shape[0] - first), 0
-        h[:, :] = begun
+        for w in range(8):
+            for i in range(_LANES):
+                h[w, i] = begun[w, i]
         for i in range(lanes):
             t = tail_of[first + i]
             length = end[first + i] - start[first + i] + tail_end[t] - tail_start[t]
             longest = max(longest, length)
         for done in range(0, longest, _BLOCK):
-            m[:, :] = 0
-            counts[:] = 0
-            last[:] = 0
+            for i in range(_LANES):
+                for w in range(16):
+                    m[w, i] = _ZERO
+                counts[i] = last[i] = _ZERO
             for i in range(lanes):
                 at, t = start[first + i] + done, tail_of[first + i]
                 own = end[first + i] - at

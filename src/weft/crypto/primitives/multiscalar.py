@@ -19,6 +19,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from weft.compiled_code import INNER
 from weft.crypto.primitives.ristretto import WIDTH, GroupError, count_of
 
 _P = 2**255 - 19
@@ -90,12 +91,12 @@ def _product(typing: Any, a: Any, b: Any) -> Any:
 _times: Any = intrinsic(_product)
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _plus(a: Any, b: Any) -> Any:
     return (a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3], a[4] + b[4])
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _minus(a: Any, b: Any) -> Any:
     return (
         a[0] + _TWICE_P0 - b[0],
@@ -106,7 +107,7 @@ def _minus(a: Any, b: Any) -> Any:
     )
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _exact(a: Any) -> Any:
     """The same number with words of 51 bits, below p."""
     a = _times(a, _ONE)
@@ -126,26 +127,26 @@ def _exact(a: Any) -> Any:
     return a
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _is_zero(a: Any) -> Any:
     w = _exact(a)
     return (w[0] | w[1] | w[2] | w[3] | w[4]) == _0
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _is_negative(a: Any) -> Any:
     """Whether the number is odd, which stands for its sign."""
     return (_exact(a)[0] & _1) == _1
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _squared(a: Any, times: Any) -> Any:
     for _ in range(times):
         a = _times(a, a)
     return a
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _power(z: Any) -> Any:
     """z^((p − 5)/8), by the usual chain of squarings.
 
@@ -168,7 +169,7 @@ def _power(z: Any) -> Any:
 # ── points ────────────────────────────────────────────────────────────────────────────────────
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _loaded(w0: Any, w1: Any, w2: Any, w3: Any) -> Any:
     """Four words of 64 bits as five of 51."""
     return (
@@ -180,7 +181,7 @@ def _loaded(w0: Any, w1: Any, w2: Any, w3: Any) -> Any:
     )
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _decoded(words: Any) -> Any:
     """Decode of RFC 9496: whether it is an element other than the neutral one, x and y."""
     s = _loaded(words[0], words[1], words[2], words[3])
@@ -214,7 +215,7 @@ def _decoded(words: Any) -> Any:
     return sound, x, y
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _sum(a: Any, b: Any) -> Any:
     """Both points as (X, Y, Z, T)."""
     p = _times(_minus(a[1], a[0]), _minus(b[1], b[0]))
@@ -224,19 +225,19 @@ def _sum(a: Any, b: Any) -> Any:
     return _joined(p, q, c, _plus(z, z))
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _joined(p: Any, q: Any, c: Any, d: Any) -> Any:
     e, f, g, h = _minus(q, p), _minus(d, c), _plus(d, c), _plus(q, p)
     return _times(e, f), _times(g, h), _times(f, g), _times(e, h)
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _read(store: Any, i: int) -> Any:
     """Five words of an array."""
     return (store[i, 0], store[i, 1], store[i, 2], store[i, 3], store[i, 4])
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _point(store: Any, i: int) -> Any:
     base = 4 * i
     return (
@@ -247,7 +248,7 @@ def _point(store: Any, i: int) -> Any:
     )
 
 
-@njit(cache=True)
+@njit(**INNER)
 def _keep(store: Any, i: Any, point: Any) -> None:
     for k in range(4):
         for j in range(5):

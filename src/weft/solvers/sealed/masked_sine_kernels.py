@@ -16,6 +16,8 @@ from typing import Any
 import numba
 import numpy as np
 
+from weft.compiled_code import INNER
+
 #: Numbers in a block.
 BLOCK = 2048
 #: How far sines and cosines are off at most.
@@ -42,12 +44,12 @@ def blocks_of(count: int) -> list[slice]:
     return [slice(begin, min(begin + BLOCK, count)) for begin in range(0, count, BLOCK)]
 
 
-@numba.njit(cache=True)
+@numba.njit(**INNER)
 def _bits_of(value: Any) -> Any:
     return np.float64(value).view(np.uint64)
 
 
-@numba.njit(cache=True)
+@numba.njit(**INNER)
 def _float_of(bits: Any) -> Any:
     return np.uint64(bits).view(np.float64)
 
@@ -88,7 +90,7 @@ def mixed(number: Any) -> Any:
     return x ^ (x >> _S31)
 
 
-@numba.njit(cache=True)
+@numba.njit(**INNER)
 def _dithers(of_number: Any, of_term: Any) -> Any:
     """Four dithers of 16 bits, from what is mixed already."""
     x = of_number ^ of_term
@@ -96,14 +98,14 @@ def _dithers(of_number: Any, of_term: Any) -> Any:
     return x ^ (x >> _S29)
 
 
-@numba.njit(cache=True)
+@numba.njit(**INNER)
 def _dithered(value: Any, dither: Any) -> Any:
     """⌊value + d⌋, modulo 2^64: a whole number that is right on average."""
     d = _float_of((dither & _DITHER) | _FLOAT_ONE)
     return _bits_of(value - 1.5 + d + _WHOLE) - _WHOLE_BITS
 
 
-@numba.njit(cache=True)
+@numba.njit(**INNER)
 def _mixed_numbers(seed: Any, count: int) -> Any:
     found = np.empty(count, np.uint64)
     for i in range(count):

@@ -52,15 +52,20 @@ def mask_cells(block: Floats, bits: int, masks: Words) -> NDArray[Any]:
 def add_products(table: NDArray[Any], vectors: Words, rows: Ints, out: Words) -> None:
     """out[:, rows] += table · vectors, with the table's own columns in ``vectors``."""
     kernel = _add_products_of_few if table.shape[1] <= _FEW else _add_products
-    kernel(table, np.ascontiguousarray(vectors), rows, out)
+    kernel(_compiled_for(table), np.ascontiguousarray(vectors), rows, out)
 
 
 def transposed_products(table: NDArray[Any], vectors: Words, rows: Ints) -> Words:
     """tableᵀ · vectors[:, rows]: one entry for every column of the table."""
     out: Words = np.zeros((len(vectors), table.shape[1]), np.uint64)
     kernel = _transposed_products_of_few if table.shape[1] <= _FEW else _transposed_products
-    kernel(table, vectors, rows, out)
+    kernel(_compiled_for(table), vectors, rows, out)
     return out
+
+
+def _compiled_for(table: NDArray[Any]) -> NDArray[Any]:
+    """Cells of 64 bits as words, which they are modulo 2^64: loops are compiled for two types."""
+    return table.view(np.uint64) if table.dtype == np.int64 else table
 
 
 @numba.njit(cache=True)

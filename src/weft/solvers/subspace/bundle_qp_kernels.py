@@ -31,10 +31,9 @@ from typing import Any
 
 import numba
 
+from weft.compiled_code import INNER
+
 _FAST = {"reassoc", "contract", "nsz"}
-# All but ``ascend`` are called from compiled code alone: entries from Python took a third of the
-# time to compile them.
-_INNER: Any = {"cache": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 # A pivot of M below this share of H_kk + H_base,base makes k dependent on the cuts before it.
 # Rounding of a pivot is 1e-16 of that, times the growth in the elimination.
@@ -57,7 +56,7 @@ _ROUNDS = 10_000
 INSIDE, NOWHERE = -1, -2
 
 
-@numba.njit(**_INNER, fastmath=_FAST)
+@numba.njit(**INNER, fastmath=_FAST)
 def slopes(q: Any, scale: float) -> float:
     """Set slope = height − scale Hμ; return the objective (height + slope)ᵀμ/2."""
     n = q.mu.shape[0]
@@ -76,7 +75,7 @@ def slopes(q: Any, scale: float) -> float:
     return 0.5 * value
 
 
-@numba.njit(**_INNER)
+@numba.njit(**INNER)
 def linear_gap(q: Any) -> float:
     """Return Σ_j μ_j (top of j's group − slope_j), top being the steepest slope of a group.
 
@@ -93,7 +92,7 @@ def linear_gap(q: Any) -> float:
     return gap
 
 
-@numba.njit(**_INNER, fastmath=_FAST)
+@numba.njit(**INNER, fastmath=_FAST)
 def couple(q: Any, k: int) -> float:
     """Write cut k's row of the factor below the last, but for its diagonal; return the pivot."""
     m, factor = q.count[0], q.factor
@@ -116,7 +115,7 @@ def couple(q: Any, k: int) -> float:
     return pivot
 
 
-@numba.njit(**_INNER, fastmath=_FAST)
+@numba.njit(**INNER, fastmath=_FAST)
 def remove(q: Any, at: int) -> None:
     """Take row ``at`` out of the factor.
 
@@ -141,7 +140,7 @@ def remove(q: Any, at: int) -> None:
     q.count[0] -= 1
 
 
-@numba.njit(**_INNER, fastmath=_FAST)
+@numba.njit(**INNER, fastmath=_FAST)
 def back_solve(q: Any) -> None:
     """Solve factorᵀ p = direction in place."""
     direction = q.direction
@@ -153,7 +152,7 @@ def back_solve(q: Any) -> None:
             direction[k] -= p * row[k]
 
 
-@numba.njit(**_INNER, fastmath=_FAST)
+@numba.njit(**INNER, fastmath=_FAST)
 def newton(q: Any) -> None:
     """Solve M direction = the slope in reduced coordinates."""
     direction = q.direction
@@ -167,7 +166,7 @@ def newton(q: Any) -> None:
     back_solve(q)
 
 
-@numba.njit(**_INNER)
+@numba.njit(**INNER)
 def spread(q: Any, k: int) -> int:
     """Set step from direction, k (if any) being its last entry; list free cuts; count them."""
     m = q.count[0]
@@ -191,7 +190,7 @@ def spread(q: Any, k: int) -> int:
     return total
 
 
-@numba.njit(**_INNER, fastmath=_FAST)
+@numba.njit(**INNER, fastmath=_FAST)
 def images(q: Any, total: int) -> float:
     """Set product[i] = (H step)[free[i]]; return stepᵀH step."""
     free, moves = q.free, q.moves
@@ -208,7 +207,7 @@ def images(q: Any, total: int) -> float:
     return curvature
 
 
-@numba.njit(**_INNER)
+@numba.njit(**INNER)
 def release(q: Any, cut: int) -> None:
     """Fix a cut at 0. If it was a base, its group waits under a new one."""
     g = q.group[cut]
@@ -228,7 +227,7 @@ def release(q: Any, cut: int) -> None:
                 q.base[g] = j
 
 
-@numba.njit(**_INNER)
+@numba.njit(**INNER)
 def advance(q: Any, scale: float, k: Any) -> Any:
     """Go along direction to its maximum, or until a cut reaches 0; return that cut, if any."""
     total = spread(q, k)
@@ -263,7 +262,7 @@ def advance(q: Any, scale: float, k: Any) -> Any:
     return blocker
 
 
-@numba.njit(**_INNER)
+@numba.njit(**INNER)
 def settle(q: Any, scale: float, least: float) -> None:
     """Bring all waiting cuts into the factor, or slide until they need not be there."""
     while q.count[1] > 0:
@@ -291,7 +290,7 @@ def settle(q: Any, scale: float, least: float) -> None:
             break
 
 
-@numba.njit(**_INNER)
+@numba.njit(**INNER)
 def enter(q: Any, share: float) -> None:
     """Let the steepest cut of every group wait, if it rises by ``share`` of the steepest."""
     base, group, slope, steepest = q.base, q.group, q.slope, q.free
@@ -310,7 +309,7 @@ def enter(q: Any, share: float) -> None:
             q.count[1] += 1
 
 
-@numba.njit(**_INNER)
+@numba.njit(**INNER)
 def climb(q: Any, scale: float, least: float) -> None:
     """Take Newton steps until one ends inside: at the optimum, unless a pivot was raised."""
     while q.count[0] > 0:
@@ -328,7 +327,7 @@ def climb(q: Any, scale: float, least: float) -> None:
         settle(q, scale, least)
 
 
-@numba.njit(**_INNER)
+@numba.njit(**INNER)
 def balance(q: Any) -> None:
     """Take cuts at 0 out of the factor; bases make every group's sum 1 again, to rounding."""
     for i in range(q.count[0] - 1, -1, -1):
@@ -342,7 +341,7 @@ def balance(q: Any) -> None:
         q.mu[q.base[g]] = max(0.0, rest[g])
 
 
-@numba.njit(**_INNER)
+@numba.njit(**INNER)
 def start(q: Any) -> float:
     """Choose the largest cuts as bases, let others above 0 wait; return the least pivot."""
     mu, group, base = q.mu, q.group, q.base

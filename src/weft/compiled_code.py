@@ -1,0 +1,9 @@
+"""How functions in machine code are compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+#: Of functions that are called from compiled code alone: entries from Python would take up to a
+#: third of the time to compile them, which every fresh installation waits for.
+INNER: Any = {"cache": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
