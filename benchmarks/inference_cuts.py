@@ -222,7 +222,7 @@ def measure(report: Report, name: str, table: Table, family: str) -> list[str]:
                 marks = [f"{value:.0e}" for value in off[:4]]
                 marks.append(f"{off.proved:.0e}" if np.isfinite(off.proved) else "nothing")
                 lines.append(f"| {name} | {mode}, {how} | {guards} | {' | '.join(marks)} |")
-                bar = 5e-4 if name == "breast cancer" else 1e-4
+                bar = 2e-4 if name == "breast cancer" else 1e-4
                 report.add(f"{case}: coefficients off", off.coef, "standard errors", bar=bar)
                 report.add(f"{case}: standard errors off", off.errors, "relative", bar=bar)
                 break

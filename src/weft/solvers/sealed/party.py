@@ -78,10 +78,10 @@ from weft.solvers.sealed.ring_products import (
     add_products,
     encoded,
     mask_cells,
-    round_cells,
     transposed_products,
 )
 from weft.solvers.sealed.share_scalars import pack_shares
+from weft.solvers.sealed.shared_cells import parts_of, round_parts
 from weft.solvers.sealed.sine_series import SCORE_BITS
 from weft.solvers.sealed.table_bounds import own_bounds
 from weft.solvers.sealed.table_positions import Place, WholeTable, whole_table
@@ -153,7 +153,7 @@ class SealedParty(WeighedShares):
         folds = self._fold_rows = FoldRows.of(layout, sizes, draw)
         labels = self._labels
         self._check_table(table, block)
-        moved = round_cells(block, CELL_BITS)
+        moved = round_parts(block, CELL_BITS, parts_of(view, table))
         if self._squared:
             labels = labels * np.sqrt(self._counted_weights)[:, None]
         responses = labels if self._squared else None

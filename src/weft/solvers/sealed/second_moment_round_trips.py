@@ -116,8 +116,13 @@ class MomentExchange(SealedExchange):
 
     @property
     def _cell_holders(self) -> int:
-        """The most parties that hold one cell: each rounds its part."""
-        return min(self._holdings.row_holders, self._holdings.column_holders)
+        """The most parties that hold one cell, each of which rounds its part to half a unit.
+
+        To a whole one where a party has a cell twice and another's table covers it without a value,
+        so that one of them has no part in it: see `shared_cells`.
+        """
+        most = min(self._holdings.row_holders, self._holdings.column_holders)
+        return max(most, 2 * (most - 1))
 
     def gram(self) -> None:
         """Let parties make shares of XᵀX: one round trip."""
