@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats, Ints
 from weft.crypto.party_run_keys import Keyring
-from weft.crypto.primitives.keyed_hashes import Strings
 from weft.crypto.primitives.wide_integers import number_bytes
 from weft.crypto.replay_log import RandomnessLog
 from weft.crypto.run_participants import Keys, Place
-from weft.crypto.secret_bytes import Secret
 from weft.errors import DataError, ProtocolError
 from weft.guards.terms import Matching
 from weft.matching.agreed_classes import AgreedClasses
@@ -57,7 +55,8 @@ from weft.matching.messages import (
 from weft.matching.oprf_party import Known, Oblivious
 from weft.matching.party_slot_order import take_places
 from weft.matching.party_view import PartyView
-from weft.matching.tokens import Tokens, label_tokens, tokens_of
+from weft.matching.tile_tokens import TileTokens, token_contents
+from weft.matching.tokens import tokens_of
 from weft.protocol import Answer, Nothing, answer, answers
 from weft.protocol.message import malformed
 
@@ -272,7 +271,7 @@ class MatchingParty:
         targets = None if self._targets is None else self._targets(message.classes)
         names = None if message.classes is None else message.classes.names()
         parts = [
-            _TileTokens.of(
+            TileTokens.of(
                 ids,
                 None if targets is None else targets[t],
                 outputs,
@@ -292,7 +291,7 @@ class MatchingParty:
             for names in self.features
         ]
         bare = bare_ids(self.ids)
-        of_bare = tokens_of(_contents(bare, outputs), secret, "rows")
+        of_bare = tokens_of(token_contents(bare, outputs), secret, "rows")
         self._sent = _Sent(
             [part.order for part in parts], column_orders, [part.labelled for part in parts]
         )
@@ -418,63 +417,6 @@ class MatchingParty:
         self._keyring.take(message.seeds)
         self._confirmed = True
         return Nothing()
-
-
-@dataclass(frozen=True)
-class _TileTokens:
-    """The tokens of one tile's rows, sorted, and where each comes from.
-
-    Attributes
-    ----------
-    loose, loose_rows
-        Tokens of loose forms that differ from the id, and the positions of their rows.
-    """
-
-    order: Ints
-    rows: Tokens
-    labelled: NDArray[np.bool_]
-    labels: Tokens
-    loose: Tokens
-    loose_rows: Ints
-
-    @classmethod
-    def of(
-        cls,
-        ids: Names,
-        target: Floats | None,
-        outputs: Mapping[str, bytes] | None,
-        secret: Secret,
-        classes: Sequence[bytes] | None,
-        beside: Sequence[bytes] | None,
-    ) -> _TileTokens:
-        """Tokens under a secret, of ids or of what the key holders made of them."""
-        exact = _contents(ids, outputs)
-        tokens = tokens_of(exact, secret, "rows")
-        labelled, labels = np.ones(len(ids), bool), np.zeros(len(ids), np.uint64)
-        if target is not None:
-            labelled = ~np.isnan(target)
-            labels = label_tokens(exact, target, labelled, secret, classes, beside)
-        order = np.argsort(tokens, kind="stable")
-        rows, forms = own_loose_forms(ids)
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        by_place = np.argsort(place[rows])
-        return cls(
-            order=order,
-            rows=tokens[order],
-            labelled=labelled[order],
-            labels=labels[order],
-            loose=tokens_of(_contents(forms, outputs), secret, "rows")[by_place],
-            loose_rows=place[rows][by_place],
-        )
-
-
-def _contents(names: Names, outputs: Mapping[str, bytes] | None) -> Strings:
-    """What tokens of ids are made of: ids, or what the key holders made of them."""
-    if outputs is None:
-        # Ids in their normal form have no line breaks, nor have loose forms.
-        return Strings.of_lines(names.tolist())
-    return Strings.of(outputs[name] for name in names.tolist())
 
 
 def _encoded(names: Names) -> list[bytes]:
