@@ -14,6 +14,7 @@ from weft.data.tile import Tile
 from weft.errors import ConfigError, DataError
 from weft.federation.messages import CountReply, CountRequest
 from weft.losses import Loss
+from weft.matching.class_labels import refuse_responses
 from weft.matching.party_view import PartyView
 from weft.matching.tokens import encode_labels
 from weft.privacy.ledger.earlier_folds import FoldCut
@@ -69,7 +70,14 @@ class TrainingLabels:
         return 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
 
     def known_labels(self) -> list[NDArray[Any]]:
-        """The labels that it has, per tile, and those that it lists in any case."""
+        """The labels that it has, per tile, and those that it lists in any case.
+
+        Responses are no classes: a model would be trained for each of them.
+        """
+        for tile in self.tiles:
+            if tile.labels is not None:
+                where = f"party {self._party}: the label column of {tile.source or 'its tile'}"
+                refuse_responses(tile.labels[tile.labelled], where)
         held = [tile.labels[tile.labelled] for tile in self.tiles if tile.labels is not None]
         return [*held, np.array(self.listed)] if held and self.listed else held
 

@@ -25,6 +25,8 @@ from weft.protocol.message_bytes import pack, unpack
 NONCE = 24
 #: Lists are filled up to a multiple of so many bytes: their length would tell how many there are.
 _UNIT = 512
+#: So many different labels are classes, however few samples there are.
+_FEW = 20
 
 
 def lock_classes(labels: Sequence[NDArray[Any]], key: Secret, nonce: bytes) -> bytes:
@@ -37,6 +39,28 @@ def lock_classes(labels: Sequence[NDArray[Any]], key: Secret, nonce: bytes) -> b
     packed = pack({str(i): _array(part) for i, part in enumerate(values)})
     filled = len(packed).to_bytes(8, "big") + packed
     return lock(key, filled + bytes(-len(filled) % _UNIT), nonce)
+
+
+def refuse_responses(labels: NDArray[Any], where: str) -> None:
+    """Refuse numbers that measure something, which are no classes: with fractions, or hardly alike.
+
+    Two values are classes whatever they are, and so are whole numbers of which some are alike.
+    """
+    try:
+        distinct = np.unique(labels.astype(np.float64))
+    except (TypeError, ValueError):
+        return
+    count = len(distinct)
+    fractions = bool((distinct != np.floor(distinct)).any())
+    hardly_alike = count > _FEW and 2 * count > len(labels)
+    if count > 2 and (fractions or hardly_alike):
+        kind = "with fractions" if fractions else "that hardly any two samples share"
+        told = (
+            f"holds numbers {kind}, each of which would be a class of its own; use a regression "
+            "loss such as 'squared', name the classes that count as positive (positive = [...] in "
+            "[data]), or name another label column"
+        )
+        raise DataError(f"{where} {told}", harmless=f"its label column {told}")
 
 
 def open_lists(boxes: Sequence[bytes], key: Secret) -> list[Classes]:
