@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_breast_cancer, load_wine
 
 from weft.data import Table
 
@@ -63,6 +65,23 @@ def synthetic(family: str, rows: int = 1000) -> tuple[Floats, Floats]:
     return x, y
 
 
+def three_classes(rows: int = 900) -> tuple[Floats, NDArray[np.object_]]:
+    """Two columns in units of their own, and three classes that overlap."""
+    rng = np.random.default_rng(12)
+    x = rng.normal(size=(rows, 2)) * [2.0, 30.0] + [1.0, 100.0]
+    scores = np.column_stack(
+        [np.zeros(rows), 0.4 * x[:, 0] - 0.2, 0.02 * (x[:, 1] - 100.0) - 0.3 * x[:, 0] + 0.3]
+    )
+    y = (scores + rng.gumbel(size=scores.shape)).argmax(axis=1)
+    return x, np.array(["low", "mid", "top"], object)[y]
+
+
+def wine() -> tuple[Floats, NDArray[np.object_]]:
+    """Three columns of wine that do not separate its cultivars."""
+    found = load_wine()
+    return found.data[:, [2, 3, 4]], np.array([f"k{k}" for k in found.target], object)
+
+
 def sites_of(ids: NDArray[np.object_]) -> NDArray[np.int64]:
     """Which site has each sample, in turn."""
     return np.array([int(name[1:]) % SITES for name in ids])
@@ -100,6 +119,19 @@ def _print_figures() -> None:
         whole = sm.add_constant(np.asarray(made.block), prepend=False)
         y = np.asarray(made.labels, float)
         row(name, sm.GLM(y, whole, family=kinds["binomial"]).fit(**exact))
+    for name, (x, classes) in (("three classes", three_classes()), ("wine", wine())):
+        whole = sm.add_constant(x, prepend=False)
+        codes = np.unique(classes.astype(str), return_inverse=True)[1]
+        found = sm.MNLogit(codes, whole).fit(method="newton", tol=1e-14, maxiter=100, disp=0)
+        told = SimpleNamespace(
+            **{key: np.asarray(getattr(found, key)).T.ravel() for key in ("params", "bse")},
+            pvalues=np.asarray(found.pvalues).T.ravel(),
+            deviance=-2 * found.llf,
+            null_deviance=-2 * found.llnull,
+            llf=found.llf,
+            aic=found.aic,
+        )
+        row(name, told)
     for family in FAMILIES:
         x, y = synthetic(family)
         whole = sm.add_constant(x, prepend=False)

@@ -20,6 +20,8 @@ from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN, Terms
 from weft.inference.coefficient_summary import Summary
+from weft.inference.table_text import ratio_figures
+from weft.report.page.coefficients import _line, _Scale
 from weft.solvers.settings import Settings
 
 #: So small that estimates are those without a penalty, to 1e-4 of their standard errors.
@@ -334,6 +336,17 @@ def test_the_table_in_all_its_forms(tmp_path: Path) -> None:
     assert r"a\_1 &" in latex
     assert r"b\& &" in latex
     assert (tmp_path / "t.tex").stat().st_mode & 0o77 == 0
+
+
+def test_ratios_of_tiny_units_are_told_in_digits_that_tell_them_apart() -> None:
+    assert ratio_figures(1.0000021, 1.0000003, 1.0000039) == ("1.0000021", "1.0000003", "1.0000039")
+    assert ratio_figures(0.999998, 0.9999944, 1.0000015) == ("0.9999980", "0.9999944", "1.0000015")
+    assert ratio_figures(2.5, 1.25, 5.0) == ("2.5", "1.25", "5")
+    # A wide one, and one that has no end.
+    assert ratio_figures(3.0, 0.5, float("inf")) == ("3", "0.5", "–")
+    row = {"name": "limit", "coefficient": 2.1e-6, "low": 3e-7, "high": 3.9e-6, "p": 0.02}
+    row |= {"ratio": 1.0000021, "ratio_low": 1.0000003, "ratio_high": 1.0000039}
+    assert _line(row, _Scale([row], True), True)[2] == "1.0000021 (1.0000003 – 1.0000039)"
 
 
 def test_what_has_no_standard_errors_is_said_with_the_column() -> None:

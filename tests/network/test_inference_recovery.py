@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 from resumed_runs import FatesByPhase, opened, run_to_end
@@ -21,18 +22,26 @@ from weft.network import network_channel as channel
 from weft.solvers.settings import Settings
 from weft.solvers.subspace import messages
 
-HOW = Preprocessing(intercept=True, scaling="standard", reference_site="north")
+BY_SITE = Preprocessing(intercept=True, scaling="standard", reference_site="north")
 TERMS = Terms(min_batch=5, allow_second_moments=True, allow_site_statistics=True)
 RUN = bytes(range(16))
-SETTINGS = Settings(
+COMMON = Settings(
     solver="newton-cg",
-    loss="poisson",
     lam=0.0,
     iterations=5,
     patience=30.0,
     penalize_intercept=False,
+    loss="poisson",
     inference="model",
 )
+#: Settings, what is done before, and whether labels are classes.
+CASES = {
+    "poisson": (COMMON, BY_SITE),
+    "multinomial": (
+        msgspec.structs.replace(COMMON, solver="lbfgs", loss="softmax", lam=0.01, iterations=4),
+        Preprocessing(intercept=True, scaling="standard"),
+    ),
+}
 #: In which a party dies in the middle of its work, and the coordinator after some letter.
 PHASES = {
     *(phase.name for phase in vars(messages).values() if isinstance(phase, messages.Phase)),
@@ -49,11 +58,13 @@ def _soon(monkeypatch):
     monkeypatch.setattr("weft.federation.release.coordinator._PAUSE", 0.01)
 
 
-def tiles():
+def tiles(family):
     rng = np.random.default_rng(8)
     block = rng.normal(size=(240, 2))
     place = np.arange(240) % 3
     labels = rng.poisson(np.exp(block @ [0.4, -0.3] + 0.5 * (place == 1))).astype(float)
+    if family == "multinomial":
+        labels = np.array(["few", "some", "many"])[np.minimum(labels, 2).astype(int)]
     ids = np.array([f"p{n}" for n in range(240)])
     return {
         name: [Tile.make(ids[rows], ["a", "b"], block[rows], labels[rows])]
@@ -62,7 +73,7 @@ def tiles():
     }
 
 
-def run_with_faults(folder, held, keys):
+def run_with_faults(folder, held, keys, settings, how):
     reader = Identity.new()
 
     def maker(name):
@@ -70,23 +81,25 @@ def run_with_faults(folder, held, keys):
             Party(
                 name, held[name], keys=keys[name], cipher="pad", terms=TERMS,
                 readers={"here": reader.public}, memory=request.memory,
-                sample_columns=SampleColumns(reference_site="north"),
+                sample_columns=SampleColumns(reference_site=how.reference_site),
             )
         )  # fmt: skip
 
     fates = dict.fromkeys(PHASES, ("killed within", "crash after"))
     transport = FatesByPhase([Place(name, folder / name, maker(name)) for name in held], fates)
-    outcome, crashes = run_to_end(folder, transport, HOW, SETTINGS, RUN)
+    outcome, crashes = run_to_end(folder, transport, how, settings, RUN)
     return opened(outcome, reader, keys, RUN), transport, crashes
 
 
-def test_standard_errors_of_a_run_with_deaths_are_those_of_one_process_to_the_bit(tmp_path):
-    """Also where the last step to a fit without a penalty rests on their sums."""
-    held = tiles()
-    released, transport, crashes = run_with_faults(tmp_path, held, ephemeral_keys(tuple(held)))
+@pytest.mark.parametrize("family", CASES)
+def test_standard_errors_of_a_run_with_deaths_are_those_of_one_process_to_the_bit(tmp_path, family):
+    """Also where the last step to a fit without a penalty rests on their sums, and of classes."""
+    held, (settings, how) = tiles(family), CASES[family]
+    keys = ephemeral_keys(tuple(held))
+    released, transport, crashes = run_with_faults(tmp_path, held, keys, settings, how)
     assert crashes >= 3
     assert transport.letters[RELEASE.name] > 3
-    alone = Federation(held, HOW, terms=TERMS).train(SETTINGS)
+    alone = Federation(held, how, terms=TERMS).train(settings)
     here, there = released.inference.summary, alone.inference.summary
     assert here is not None
     for name in ("coef", "errors", "p", "low", "high", "distance"):

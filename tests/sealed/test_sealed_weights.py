@@ -213,10 +213,55 @@ def test_one_who_alone_has_labels_tells_no_sizes_of_classes():
             train(tiles, "logistic", **asked)
 
 
+@pytest.mark.parametrize("how", ["vertical", "grid"])
+def test_standard_errors_are_those_of_weighted_least_squares(how):
+    """The judge is the closed form, which var_weights of statsmodels have too."""
+    block, labels, counts = data("squared", rows=200)
+    how = CUTS[how]
+    _, trained = train(
+        tiles_of(block, labels, counts, how), "squared", inference="model", lam=1e-7, gap=1e-5,
+        iterations=25, second_moments=("hessian",),
+    )  # fmt: skip
+    summary = trained.inference.summary
+    assert summary is not None, trained.inference.why_not
+    x, root = np.column_stack([held(block, how), np.ones(len(labels))]), np.sqrt(counts)
+    coef = np.linalg.lstsq(x * root[:, None], labels * root, rcond=None)[0]
+    residual = len(labels) - x.shape[1]
+    deviance = float((counts * (labels - x @ coef) ** 2).sum())
+    inverse = np.linalg.inv(x.T @ (counts[:, None] * x))
+    order = [NAMES.index(name) for name in summary.names[:-1]] + [-1]
+    errors = np.sqrt(np.diag(inverse) * deviance / residual)[order]
+    np.testing.assert_allclose(summary.errors, errors, rtol=1e-4)
+    off = np.abs(summary.coef - coef[order])
+    assert (off / errors).max() < 1e-2
+    assert (off <= summary.distance).all()
+    # By how long the slope is, however small λ: the certified gap alone would leave whole errors.
+    assert (summary.distance / errors).max() < 0.1
+    assert summary.measures.deviance == pytest.approx(deviance, rel=1e-4)
+    null = float((counts * (labels - np.average(labels, weights=counts)) ** 2).sum())
+    assert summary.measures.null_deviance == pytest.approx(null, rel=1e-3)
+    # It takes Σ log ω, which nobody tells.
+    assert summary.measures.log_likelihood is None
+
+
+def test_a_hessian_that_few_samples_weigh_in_is_kept_back():
+    """(Σω)²/Σω² is 21 at each: enough for a model of min_batch = 10, not for five times that."""
+    block, labels, _ = data("squared", rows=300)
+    uneven = np.where(np.arange(300) % 15 == 0, 30.0, 1.0)
+    halves = {"a": [(slice(0, 150), ALL)], "b": [(slice(150, None), ALL)]}
+    terms = Terms(min_batch=10, allow_pairs=True, allow_lone_labels=True, allow_exposure=True,
+                  allow_second_moments=True, allow_rare_pairs=True)  # fmt: skip
+    tiles = tiles_of(block, labels, uneven, halves)
+    asked = {"inference": "model", "second_moments": ("hessian",), "lam": 1e-3, "iterations": 2}
+    _, trained = train(tiles, "squared", terms=terms, **asked)
+    assert "a few samples have nearly all, by their weights" in trained.inference.why_not
+    assert any("keeps it back" in note for note in trained.result.notes)
+
+
 def test_weights_that_are_too_small_and_matrices_of_squares_are_refused_in_a_sentence():
     block, labels, counts = data("squared")
     few = np.where(np.arange(ROWS) == 7, 1e-5, 1.0)
     with pytest.raises(WeftError, match="a weight below a 4,096th of the largest"):
         train(tiles_of(block, labels, few), "squared")
-    with pytest.raises(WeftError, match="no standard errors of a squared loss whose samples"):
-        train(tiles_of(block, labels, counts), "squared", second_moments=("hessian",))
+    with pytest.raises(WeftError, match="no Gram matrix of a squared loss whose samples"):
+        train(tiles_of(block, labels, counts), "squared", second_moments=("gram",))

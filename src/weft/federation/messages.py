@@ -256,6 +256,7 @@ class SecondMomentShares(Part):
     """
 
     samples: Annotated[int, numbers("how many samples were trained on")]
+    weighed: Annotated[bool, record("whether samples have weights")]
     longest_row: Annotated[float, numbers("power of two above every ‖x‖², of all parties")]
     gram: MatrixShares | None = None
     hessian: MatrixShares | None = None

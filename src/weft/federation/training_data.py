@@ -328,6 +328,7 @@ class TrainingData(TrainingLabels):
         gram = () if shares.gram is None else (shares.gram,)
         return SecondMomentShares(
             samples=self.view.n_samples,
+            weighed=shares.weighed,
             longest_row=longest_row,
             gram=_matrices(gram),
             hessian=_matrices(shares.hessians),

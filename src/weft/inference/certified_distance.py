@@ -5,12 +5,16 @@ Let P be the mean loss with its penalty, w the model, w* the optimum, Δ = w −
 e^{±s}, s = max_i |x_iᵀΔ|, and s ≤ R‖Δ‖ with R² = max_i x_iᵀJ⁻¹x_i. Bounds for ‖Δ‖ follow, each a
 theorem:
 
-1. from the slope ∇P(w), where sums tell it, with δ² = ∇PᵀJ⁻¹∇P:
+1. from the slope ∇P(w), where sums tell it, with δ² = ∇PᵀJ⁻¹∇P, or δ ≤ ‖∇P‖/√λ_min(J) where only
+   its length is known:
    δ‖Δ‖ ≥ ∇PᵀΔ = ∫₀¹ ΔᵀJ(w − uΔ)Δ du ≥ ‖Δ‖² (1 − e^{−s})/s, so that ‖Δ‖ ≤ −log(1 − Rδ)/R if Rδ < 1;
 2. from the certificate, P(w) − P* ≤ gap:
    gap ≥ ∫₀¹ (1 − u) ΔᵀJ(w − uΔ)Δ du ≥ ‖Δ‖² (1 − (1 + s)e^{−s})/s², so that with t = R‖Δ‖
    1 − (1 + t)e^{−t} ≤ gap·R², if gap·R² < 1; for small gaps ‖Δ‖ ≤ √(2·gap), nearly;
 3. of a squared loss, whose curvature is constant, ‖Δ‖ = δ and ‖Δ‖ ≤ √(2·gap), without conditions.
+
+Of several classes l''' along a line is the third central moment of the scores' changes under p, at
+most their range times l'', the variance: s is how far scores of two classes come apart.
 
 Where slopes are known, the estimate is the model after a step of Newton's, w − J⁻¹∇P, which is
 closer to the optimum: its distance is J⁻¹∫₀¹ (J − J(w − uΔ))Δ du, so at most
@@ -99,10 +103,13 @@ def _by_curvature(fit: FitStatistics, gap: float, step: Floats | None) -> _Prove
     spread: Floats = np.sqrt((((fit.to_raw @ vectors) ** 2) / values).sum(axis=1))
     radius = _of_gap(gap, square, exact=exact)
     slope = slope_of(fit)
-    if slope is None or step is None:
-        return _Proved(radius * spread, nothing, np.inf)
-    told, off = slope
     lowest = float(np.sqrt(values[0]))
+    if slope is None or step is None:
+        # A sealed run tells no slope, but how long it is.
+        steepness = fit.steepest / lowest
+        near = _of_slope(steepness, square, exact=exact)
+        return _Proved(min(radius, near) * spread, nothing, steepness * near)
+    told, off = slope
     steepness = float(np.sqrt((((vectors.T @ told) ** 2) / values).sum())) + off / lowest
     near = _of_slope(steepness, square, exact=exact)
     after = off / lowest + unsure * (float(np.linalg.norm(step)) + off / lowest**2) / lowest

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 #: What e to the power of a coefficient is called.
 RATIOS = {
     "binomial": "odds ratio",
+    "multinomial": "odds ratio",
     "poisson": "rate ratio",
     "negative-binomial": "rate ratio",
     "gamma": "ratio of means",
@@ -74,6 +75,8 @@ class Summary:
         P − P* at most, by the certificate or by the slopes of all losses at the model.
     lam
         λ of the fit: standard errors are those of the penalised estimate.
+    reference
+        Of several classes, the one that coefficients of all others are against.
     """
 
     names: NDArray[np.object_]
@@ -94,6 +97,7 @@ class Summary:
     gap: float
     measures: FitMeasures
     fitted: FittedLoss | None
+    reference: str | None = None
     _kept: _Kept | None = None
 
     @classmethod
@@ -131,6 +135,7 @@ class Summary:
             gap=proof.gap,
             measures=measures,
             fitted=_fitted(fit, measures, proof.gap),
+            reference=fit.reference,
             _kept=_Kept(found),
         )
         return empty.at(level)
@@ -232,6 +237,7 @@ class Summary:
             "statistic": self.statistic_name,
             "ratio": self.ratio_name,
             "lam": self.lam,
+            "reference": self.reference,
             "rows": [
                 {"name": str(name), **{key: float(value) for key, value in row.items()}}
                 for name, row in zip(self.names, frame.to_dict("records"), strict=True)

@@ -40,12 +40,14 @@ def _between(outer: Floats, middle: Floats) -> Floats:
 
 
 def inflation(fit: FitStatistics) -> Floats:
-    """Variance inflation factors of all features; not a number for the intercept.
+    """Variance inflation factors of all features; not a number for the intercept, nor for classes.
 
     How many times the variance of a coefficient is what it would be if no other column went along
     with its own, weighed as the fit weighs samples; of a gaussian model 1/(1 − R²) of the column
     on all others.
     """
+    if fit.reference is not None:
+        return np.full(len(fit.names), np.nan)
     matrix = fit.curvature if fit.information is None else fit.information
     free = np.linalg.inv(matrix)
     features = fit.names != "(intercept)"

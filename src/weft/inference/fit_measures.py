@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import gammaln
+from scipy.special import gammaln, xlogy
 
 from weft.array_types import Floats
 from weft.inference.fit_statistics import FitStatistics, Totals
@@ -95,9 +95,12 @@ def _log_likelihood(
     name, totals, count = fit.loss.name, fit.totals, fit.samples
     if loss is None:
         return None
-    if name == "logistic":
+    if name in ("logistic", "softmax"):
         return -loss
     if name == "squared":
+        if totals is None and fit.weighed:
+            # It takes Σ log ω, which nobody adds up on shares.
+            return None
         weights = 0.0 if totals is None else totals.constant
         return -0.5 * count * (math.log(2.0 * math.pi * 2.0 * loss / count) + 1.0) + 0.5 * weights
     if totals is None and name == "poisson":
@@ -116,6 +119,8 @@ def _log_likelihood(
 
 def null_loss(fit: FitStatistics) -> float | None:
     """Σ ω l of an intercept alone; None: it takes more than the sums that are known."""
+    if fit.counts is not None:
+        return _loss_of_shares(fit)
     totals = fit.totals or _gaussian_totals(fit) or _binomial_totals(fit) or _count_totals(fit)
     if totals is None:
         return None
@@ -131,6 +136,14 @@ def null_loss(fit: FitStatistics) -> float | None:
     slope = float(change[1] - change[0]) / float(ends[1] - ends[0])
     level = float(change[0]) - slope * float(ends[0])
     return totals.loss_without + level * totals.first + slope * totals.second
+
+
+def _loss_of_shares(fit: FitStatistics) -> float | None:
+    """Of several classes, −Σ n log(n/N): an intercept for each makes probabilities their shares."""
+    if fit.counts is None or fit.totals is None:
+        return None
+    counts = np.append(fit.counts, fit.totals.weight - fit.counts.sum())
+    return -float(xlogy(counts, np.maximum(counts, 0.0) / fit.totals.weight).sum())
 
 
 def _null_score(loss: Loss, totals: Totals) -> float | None:
@@ -154,9 +167,10 @@ def _gaussian_totals(fit: FitStatistics) -> Totals | None:
     crossed = (fit.curvature + np.diag(fit.penalty)) @ weights
     fitted = float(weights @ fit.curvature @ weights)
     square = 2.0 * fit.mean_loss * fit.samples + 2.0 * float(weights @ crossed) - fitted
-    total = float(crossed[-1]) / float(fit.to_raw[-1, -1])
-    count = float(fit.samples)
-    return Totals(count, 0.0, 0.0, count, 0.0, 0.5 * square, count, total, 0.0, 0.0)
+    constant_value = float(fit.to_raw[-1, -1])
+    total, count = float(crossed[-1]) / constant_value, float(fit.samples)
+    weight = float(fit.curvature[-1, -1]) / constant_value**2 if fit.weighed else count
+    return Totals(count, 0.0, 0.0, weight, 0.0, 0.5 * square, weight, total, 0.0, 0.0)
 
 
 def _entropy(fit: FitStatistics) -> float | None:

@@ -69,7 +69,10 @@ class FitStatistics(StaysHere):
     Attributes
     ----------
     names, coef
-        Of all coefficients in the units of the table, the intercept last where there is one.
+        Of all coefficients in the units of the table, the intercept last where there is one; of
+        several classes one class after the other.
+    columns, reference
+        Of several classes, the column of each coefficient, and the class that others are against.
     to_raw
         Takes weights as they were trained to these.
     samples
@@ -93,10 +96,15 @@ class FitStatistics(StaysHere):
     mean_loss, loss_error
         1/N Σ ω l(z) as a sealed run measured it, and how far that may be off; None: it is not
         known, or there are totals.
+    steepest
+        ‖∇P‖ at most, in units of training, where a sealed run bounds it; infinite: nobody knows.
     gap
         P − P* at most, where P is the mean loss and penalty; None: nothing is certified.
     longest_row
-        No ‖x‖² of a sample is above it, in units of training; infinite: nobody knows.
+        No ‖x‖² of a sample is above it, in units of training; infinite: nobody knows. Of several
+        classes twice that: scores of two classes come apart by √2 times their length at most.
+    counts
+        Σ ω of each class but the reference; None: not of several classes.
     sites
         How many parties took part.
     cells_off
@@ -106,6 +114,8 @@ class FitStatistics(StaysHere):
         without offsets; None: not known.
     factorials
         Σ log y! of these counts.
+    weighed
+        Whether samples have weights, where there are no totals to tell.
     proved, reached
         Where weights go without a penalty, what is proved of them, and P at most and P* at least.
     """
@@ -130,14 +140,24 @@ class FitStatistics(StaysHere):
     longest_row: float
     sites: int
     loss_error: float = 0.0
+    steepest: float = np.inf
     cells_off: float = 0.0
     label_sum: float | None = None
     factorials: float | None = None
+    weighed: bool = False
     proved: Certified | None = None
     reached: tuple[float, float] | None = None
+    columns: NDArray[np.object_] | None = None
+    reference: str | None = None
+    counts: Floats | None = None
 
     def __repr__(self) -> str:
         return f"FitStatistics of {len(self.names)} coefficients over {self.samples} samples"
+
+    @property
+    def column_names(self) -> NDArray[np.object_]:
+        """The column of each coefficient."""
+        return self.names if self.columns is None else self.columns
 
     @property
     def family(self) -> str:

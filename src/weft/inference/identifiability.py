@@ -39,15 +39,16 @@ def refuse_collinear(fit: FitStatistics) -> None:
     empty = sizes**2 <= fit.error
     if empty.any():
         raise DataError(
-            f"there are no standard errors: {_listed(fit.names[empty])} says nothing about the "
-            "samples that are undecided, being the same for all of them; leave it out"
+            f"there are no standard errors: {_listed(fit.column_names[empty])} says nothing about "
+            "the samples that are undecided, being the same for all of them; leave it out"
         )
     alike = fit.curvature / np.outer(sizes, sizes)
     off = _TIMES_ROUNDING * _made_up_by_cells(fit) / float((sizes**2).min())
     values, vectors = np.linalg.eigh(alike)
     if values[0] <= max(_NOTHING_OF_ITS_OWN, off):
-        part = np.abs(vectors[:, 0])
-        named = fit.names[part > _NAMED * part.max()]
+        part, columns = np.abs(vectors[:, 0]), fit.column_names
+        told = set(columns[part > _NAMED * part.max()].tolist())
+        named = columns[[name in told for name in columns.tolist()]]
         raise DataError(
             f"there are no standard errors: the columns {_listed(named)} add up to the same for "
             "all samples (they are collinear); leave one of them out"
@@ -74,6 +75,10 @@ def _refuse_separated(fit: FitStatistics) -> None:
     outcome that is separated that is never so, however small λ is; of any other it is so for a
     small one.
 
+    Of several classes, with scores h = Ux of a direction, g = h_y − h is nowhere below zero, and
+    −∇R·u = ΣE_p g, while by s it is ΣCov_p(x·s, g) ≤ max|x·s_k − x·s_l| ΣE_p g: no two classes may
+    come apart by as much as one.
+
     H and ∇R are as they are known: of a sealed run up to its rounding. Where no slope is told,
     it is −λw but for ∇P, of which P − P* ≤ gap leaves ‖∇P‖² ≤ 2·gap·L.
     """
@@ -88,13 +93,13 @@ def _refuse_separated(fit: FitStatistics) -> None:
     if length * float(np.sqrt(fit.longest_row)) < 1.0:
         return
     # In units of training, in which columns are alike; the intercept follows the others.
-    features = fit.names != "(intercept)"
+    features = fit.column_names != "(intercept)"
     size = np.where(features if features.any() else True, np.abs(step), 0.0)
     raise DataError(
         f"there are no standard errors: it is not shown that the coefficient of "
-        f"'{fit.names[size.argmax()]}' stays finite without lambda, which runs away where its "
-        "column separates the outcome; take a smaller lambda and more iterations, and leave the "
-        "column out if it stays so"
+        f"'{fit.column_names[size.argmax()]}' stays finite without lambda, which runs away where "
+        "its column separates the outcome; take a smaller lambda and more iterations, and leave "
+        "the column out if it stays so"
     )
 
 
@@ -102,11 +107,12 @@ def _unsure(fit: FitStatistics) -> float:
     """By how much the step is longer or shorter, at most, for the model is not the optimum."""
     if fit.gap is None:
         return float("inf")
+    known = fit.samples * fit.steepest
     steepest = fit.loss.smoothness * fit.longest_row + float(fit.penalty.max()) / fit.samples
     slope = fit.samples * float(np.sqrt(2.0 * max(fit.gap, 0.0) * steepest))
-    return slope / float(np.linalg.eigvalsh(fit.curvature)[0])
+    return min(slope, known) / float(np.linalg.eigvalsh(fit.curvature)[0])
 
 
 def _listed(names: NDArray[np.object_]) -> str:
-    told = [f"'{name}'" for name in names.tolist()]
+    told = [f"'{name}'" for name in dict.fromkeys(names.tolist())]
     return told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"

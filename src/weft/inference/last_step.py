@@ -89,7 +89,7 @@ def without_stand_in(fit: FitStatistics) -> FitStatistics:
 
 
 def _runs_away(fit: FitStatistics, part: Floats) -> str:
-    worst = fit.names[int(part.argmax())]
+    worst = fit.column_names[int(part.argmax())]
     return (
         f"the coefficient of '{worst}' has no optimum near the one that was found, so that it runs "
         "away without a penalty (its column separates the outcome) or takes more iterations; leave "

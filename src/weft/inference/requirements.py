@@ -16,15 +16,16 @@ Wanted = Literal["none", "model", "robust", "clustered"]
 FAMILY_NAMES = {
     "squared": "gaussian",
     "logistic": "binomial",
+    "softmax": "multinomial",
     "poisson": "poisson",
     "gamma": "gamma",
     "tweedie": "tweedie",
     "negative_binomial": "negative-binomial",
 }
 #: Losses whose curvature does not depend on the response: observed and expected are one matrix.
-CANONICAL = ("squared", "logistic", "poisson")
+CANONICAL = ("squared", "logistic", "softmax", "poisson")
 #: Losses of families whose variance follows from the mean alone.
-FIXED_DISPERSION = ("logistic", "poisson", "negative_binomial")
+FIXED_DISPERSION = ("logistic", "softmax", "poisson", "negative_binomial")
 #: Samples that there must be for every coefficient.
 SAMPLES_PER_COEFFICIENT = 10
 #: Sites below which sums by site say little of how sites differ, and much of single ones.

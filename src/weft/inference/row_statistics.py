@@ -44,14 +44,14 @@ def row_statistics(
     """
     curved = weight * loss.curvature(z, y)
     slopes = -weight * loss.u(z, y)
-    matrices = [_weighed(x, curved)]
+    matrices = [weighed_products(x, curved)]
     total = x.T @ slopes
     if kind == "clustered":
         matrices.append(np.outer(total, total))
     elif kind == "robust":
-        matrices.append(_weighed(x, slopes**2))
+        matrices.append(weighed_products(x, slopes**2))
     elif loss.name not in CANONICAL:
-        matrices.append(_weighed(x, weight * expected_curvature(loss, z)))
+        matrices.append(weighed_products(x, weight * expected_curvature(loss, z)))
     triangle = np.triu_indices(x.shape[1])
     totals = _totals(z, y, offset, weight, loss)
     return np.concatenate([totals, total, *(matrix[triangle] for matrix in matrices)])
@@ -94,7 +94,7 @@ def expected_curvature(loss: Loss, z: Floats) -> Floats:
     return loss.curvature(z, mean)
 
 
-def _weighed(x: Floats, weight: Floats) -> Floats:
+def weighed_products(x: Floats, weight: Floats) -> Floats:
     """Σ weight x xᵀ, in bands, so that a big table is never doubled in memory."""
     total = np.zeros((x.shape[1], x.shape[1]))
     for begin in range(0, len(x), _BAND):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ import numpy as np
 if TYPE_CHECKING:
     from weft.inference.coefficient_summary import Summary
 
+#: Part of a ratio below which an interval is told in digits of its own, and the most of these.
+_NARROW, _MOST_DECIMALS = 0.01, 15
 _KINDS = {
     "model": "by the model",
     "robust": "robust (sandwich)",
@@ -33,6 +36,8 @@ def as_text(summary: Summary) -> str:
         f"{summary.family} model, {summary.samples:,} samples, {parties}, λ = {summary.lam:g}; "
         f"standard errors {_KINDS[summary.kind]}"
     )
+    if summary.reference is not None:
+        head += f"; each class against '{summary.reference}'"
     return "\n".join(
         [head, "", lines[0], "─" * max(map(len, lines)), *lines[1:], "", *_notes(summary)]
     )
@@ -59,8 +64,9 @@ def _row(summary: Summary, at: int, number: Callable[[float], str] | None = None
     ]
     if summary.ratio_name is not None:
         with np.errstate(over="ignore"):
-            cells.append(say(float(np.exp(summary.coef[at]))))
-            cells.append(f"{say(float(np.exp(low)))} … {say(float(np.exp(high)))}")
+            ratios = (float(np.exp(value)) for value in (summary.coef[at], low, high))
+            here, below, above = ratio_figures(*ratios)
+        cells += [here, f"{below} … {above}"]
     inflation, distance = float(summary.inflation[at]), float(summary.distance[at])
     cells.append("none" if not np.isfinite(distance) else f"{distance:.1e}")
     cells.append("" if np.isnan(inflation) else f"{inflation:.2f}")
@@ -70,6 +76,18 @@ def _row(summary: Summary, at: int, number: Callable[[float], str] | None = None
 def figure(value: float) -> str:
     """Five digits, without a tail of noughts or an exponent where none is needed."""
     return f"{value:.5g}" if np.isfinite(value) else "–"
+
+
+def ratio_figures(here: float, low: float, high: float) -> tuple[str, str, str]:
+    """A ratio with its interval, in as many digits as tell its ends apart.
+
+    By one unit of a column in tiny units, such as one dollar of a limit, hardly anything changes.
+    """
+    width = high - low
+    if not 0.0 < width < _NARROW * here or here > 1.0 / _NARROW:
+        return figure(here), figure(low), figure(high)
+    decimals = min(_MOST_DECIMALS, 1 - math.floor(math.log10(width)))
+    return f"{here:.{decimals}f}", f"{low:.{decimals}f}", f"{high:.{decimals}f}"
 
 
 def chance(value: float) -> str:

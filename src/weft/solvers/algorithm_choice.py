@@ -330,18 +330,20 @@ def check_inference(settings: Settings, holdings: HoldingMap, classes: int, *, s
     """
     if settings.inference == "none":
         return
-    if classes > 1:
+    joint = settings.make_loss().joint
+    if classes > 1 and not joint:
         raise ConfigError(
             f"inference is for a response or two classes, but there are {classes}, each trained "
-            "against the rest, which is no likelihood of all; name two (positive = [...] in "
-            "[data]), or leave inference out"
+            "against the rest, which is no likelihood of all; use family 'multinomial', name two "
+            "(positive = [...] in [data]), or leave inference out"
         )
     if not algorithm_of(settings.solver).shares and not _alike(holdings, sites=sites):
         raise ConfigError(
             "inference in sums needs all columns of the model at every party, but some parties "
             "hold some of them only; set mode = 'sealed' in [privacy], or leave inference out"
         )
-    refuse_few_samples(holdings.n_samples, holdings.columns.n_slots)
+    contrasts = classes - 1 if joint else 1
+    refuse_few_samples(holdings.n_samples, holdings.columns.n_slots * contrasts)
     refuse_few_sites(settings.inference, len(holdings.parties))
 
 

@@ -209,7 +209,8 @@ class MomentShares:
 
     With each of these go ``rests``, the same of the digits of l''(z) that follow its leading ones,
     and the gradient Xᵀ l'(z) there, or with none of them. ``labels`` is −½ Σy of two classes, from
-    which an intercept alone is fitted; of counts −Σy, and Σ log y!.
+    which an intercept alone is fitted; of counts −Σy, and Σ log y!. ``weighed``: whether samples
+    have weights.
     """
 
     gram: MomentShare | None
@@ -217,6 +218,7 @@ class MomentShares:
     rests: tuple[MomentShare, ...]
     gradients: tuple[MomentShare, ...]
     labels: MomentShare | None = None
+    weighed: bool = False
 
 
 class SharingHalf(PartyHalf, Protocol):

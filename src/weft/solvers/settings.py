@@ -242,10 +242,11 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def _check_inference(self) -> None:
         """Refuse standard errors of what is no likelihood, or not of the samples alone."""
-        if self.make_loss().joint:
+        if self.make_loss().joint and self.inference != "model":
             raise ConfigError(
-                "standard errors of a multinomial model are not made; leave inference out, or "
-                "train family 'binomial' on two classes (positive = [...] in [data])"
+                f"inference = '{self.inference}' of a multinomial model is not made; set "
+                "inference = true, or train family 'binomial' on two classes (positive = [...] in "
+                "[data])"
             )
         if self.loss not in FAMILY_NAMES:
             raise ConfigError(

@@ -43,10 +43,11 @@ from weft.sums.shared_slot_layout import Layout
 
 
 class MeasuredLoss(NamedTuple):
-    """1/N Σ l at a model, and how far that may be off."""
+    """1/N Σ l at a model, how far that may be off, and no less than ‖∇P‖ there."""
 
     mean: float
     error: float
+    slope: float
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Certificate:
     primal, dual
         P(w) and D(α); P(w) − P* ≤ P(w) − D(α) for every class.
     measured
-        Mean losses and how far they may be off, where P(w) is a bound and not what was measured.
+        Mean losses and slopes, where P(w) is a bound and not what was measured.
     """
 
     iteration: int

@@ -11,12 +11,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.array_types import Flags, Floats
+from weft.array_types import Flags, Floats, Ints
 from weft.errors import DataError, WeftError
 from weft.federation.messages import ModelSlice, StatisticsShare
 from weft.federation.model import Model
 from weft.federation.release.second_moments import SecondMoments, column_order, units_of
 from weft.federation.release.statistics_shares import opened
+from weft.inference.class_statistics import (
+    ClassSums,
+    class_numbers_of,
+    class_sums_in,
+    contrasts,
+)
 from weft.inference.coefficient_summary import Summary
 from weft.inference.fit_statistics import FitStatistics, Totals
 from weft.inference.last_step import without_stand_in
@@ -63,6 +69,8 @@ class _Matrices(NamedTuple):
     cells_off: float = 0.0
     label_sum: float | None = None
     factorials: float | None = None
+    weighed: bool = False
+    counts: Floats | None = None
 
 
 def infer(
@@ -111,7 +119,9 @@ def _fit(
     if moments is not None:
         found = _of_moments(moments, slices, loss)
     else:
-        found = _of_shares([slice_.statistics for slice_ in slices], slices, loss, kind)
+        shares = [slice_.statistics for slice_ in slices]
+        classes = len(model.coef) if loss.joint else 1
+        found = _of_shares(shares, slices, loss, kind, classes)
     _, names, bias = column_order(slices)
     to_raw = units_of(model, bias)
     if to_raw is None:
@@ -119,12 +129,20 @@ def _fit(
             "there are no standard errors of centred columns without a constant column; train "
             "with intercept = true, or with scaling = 'maxabs' or 'none'"
         )
-    coef = model.coef[0] if bias is None else np.append(model.coef[0], model.intercept[0])
-    penalty = np.full(len(coef), found.samples * model.lam)
+    weights = model.coef if bias is None else np.column_stack([model.coef, model.intercept])
+    penalty = np.full(weights.shape[1], found.samples * model.lam)
     if settings.frees_intercept(bias is not None):
         penalty[-1] = 0.0
     penalty[without_penalty(names, settings)] = 0.0
-    mean_loss, loss_error = _measured(model)
+    coef, columns, reference = weights[0], None, None
+    if loss.joint:
+        turn = contrasts(len(weights))
+        coef = (weights[1:] - weights[0]).ravel()
+        to_raw = np.asarray(np.kron(turn, to_raw), np.float64)
+        penalty = np.tile(penalty, len(turn))
+        found, columns = in_balanced_basis(found, turn), np.tile(names, len(turn))
+        names, reference = class_names(model, names)
+    mean_loss, loss_error, steepest = _measured(model)
     fit = FitStatistics(
         names=names,
         coef=coef,
@@ -143,12 +161,17 @@ def _fit(
         totals=found.totals,
         mean_loss=mean_loss,
         loss_error=loss_error,
+        steepest=steepest,
         gap=_gap(model),
         longest_row=found.longest_row,
         sites=len(slices),
         cells_off=found.cells_off,
         label_sum=found.label_sum,
         factorials=found.factorials,
+        weighed=found.weighed,
+        columns=columns,
+        reference=reference,
+        counts=found.counts,
     )
     return without_stand_in(fit) if settings.frees_weights else fit
 
@@ -156,6 +179,8 @@ def _fit(
 def _of_moments(moments: SecondMoments, slices: Sequence[ModelSlice], loss: Loss) -> _Matrices:
     if moments.hessian is None:
         have = "a few undecided samples have nearly all; take a larger lambda"
+        if loss.name == "squared":
+            have = "a few samples have nearly all, by their weights; make these less uneven"
         if loss.name == "poisson":
             have = (
                 "samples with large means have too much; leave such samples out, or take a larger "
@@ -184,6 +209,7 @@ def _of_moments(moments: SecondMoments, slices: Sequence[ModelSlice], loss: Loss
         cells_off=len(slices) * 2.0 ** -(CELL_BITS + 1),
         label_sum=moments.label_sum,
         factorials=moments.factorials,
+        weighed=moments.weighed,
     )
 
 
@@ -192,6 +218,7 @@ def _of_shares(
     slices: Sequence[ModelSlice],
     loss: Loss,
     kind: Kind,
+    classes: int,
 ) -> _Matrices:
     known = [share for share in shares if share is not None]
     if len(known) < len(shares):
@@ -204,7 +231,8 @@ def _of_shares(
             raise _KeptBack(f"there are no standard errors: {share.refusal}")
     order, _, _ = column_order(slices)
     values, samples, width = opened(known), known[0].samples, known[0].width
-    if len(values) != numbers_of(width, loss, kind) or order.max(initial=-1) >= width:
+    numbers = class_numbers_of(width, classes) if loss.joint else numbers_of(width, loss, kind)
+    if len(values) != numbers or order.max(initial=-1) >= width:
         raise malformed("words", "are not as many sums as the model has columns for")
     totals = totals_in(values)
     alike = {(share.samples, share.longest_row, share.width) for share in known} == {
@@ -212,6 +240,8 @@ def _of_shares(
     }
     if not alike or totals.samples != samples:
         raise malformed("samples", "are not those that all parties added up")
+    if loss.joint:
+        return _of_classes(class_sums_in(values, width, classes), order, known[0])
     matrices = [matrix[np.ix_(order, order)] for matrix in matrices_in(values, width)]
     second = matrices[1] if len(matrices) > 1 else None
     by_model = kind == "model"
@@ -228,12 +258,51 @@ def _of_shares(
     )
 
 
+def _of_classes(sums: ClassSums, order: Ints, told: StatisticsShare) -> _Matrices:
+    """Of a multinomial model, one class after the other."""
+    contrasts, width = sums.slopes.shape
+    places = (np.arange(contrasts)[:, None] * width + order).ravel()
+    return _Matrices(
+        curvature=sums.curvature[np.ix_(places, places)],
+        information=None,
+        scores=None,
+        slopes=sums.slopes[:, order].ravel(),
+        slope_error=0.0,
+        error=0.0,
+        totals=sums.totals,
+        samples=told.samples,
+        # Scores of two classes come apart by √2 times their length at most.
+        longest_row=2.0 * told.longest_row,
+        counts=sums.counts,
+    )
+
+
+def in_balanced_basis(found: _Matrices, turn: Floats) -> _Matrices:
+    """Sums over classes but the first in the coordinates that the penalty is alike in."""
+    assert found.slopes is not None
+    whole = np.kron(turn, np.eye(len(found.slopes) // len(turn)))
+    return found._replace(
+        curvature=whole.T @ found.curvature @ whole, slopes=whole.T @ found.slopes
+    )
+
+
+def class_names(model: Model, names: NDArray[np.object_]) -> tuple[NDArray[np.object_], str]:
+    """Names of coefficients, class by class, and the class that they are against."""
+    assert model.classes is not None
+    first, *others = (str(value) for value in model.classes.tolist())
+    told = [f"{value}: {name}" for value in others for name in names.tolist()]
+    return np.array(told, dtype=object), first
+
+
 def _gap(model: Model) -> float | None:
     proof = model.certificate
     return float(proof["primal"][0] - proof["dual"][0]) if proof else None
 
 
-def _measured(model: Model) -> tuple[float | None, float]:
-    """The mean loss that a sealed run measured, and how far it may be off; its P is a bound."""
+def _measured(model: Model) -> tuple[float | None, float, float]:
+    """The mean loss that a sealed run measured, how far it may be off, and ‖∇P‖ at most."""
     found = model.certificate.get("measured")
-    return (float(found[0][0]), float(found[0][1])) if found else (None, 0.0)
+    if not found:
+        return None, 0.0, np.inf
+    mean, error, slope = (float(value) for value in found[0])
+    return mean, error, slope

@@ -26,7 +26,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         λ of the released model.
     certificate
         ``primal``, ``dual`` (per class) and ``gap``; of a sealed run ``measured`` too, the mean
-        loss and how far it may be off (per class). Empty if there is none.
+        loss, how far it may be off, and how steep P is (per class). Empty if there is none.
     info
         Solver, parties, to whom the model goes (None: no roster says so), and its noise if any.
     """

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+
 from weft.crypto.party_key_pairs import Identity, PublicIdentity
 from weft.errors import DataError
 from weft.federation.messages import ModelSlice
@@ -82,11 +84,16 @@ def _without_stand_in(model: Model, settings: Settings, found: Inference | None)
             "give them a small penalty such as 1e-6",
         )
     coef, (primal, dual) = found.summary.coef, found.reached
-    features = len(model.features)
+    rows, features = max(1, len(model.coef) - 1), len(model.features)
+    weights = coef.reshape(rows, -1)
+    if len(model.coef) > 1:
+        # Against the first class; of all alike, weights add up to zero.
+        weights = np.vstack([np.zeros(weights.shape[1]), weights])
+        weights = weights - weights.mean(axis=0)
     return replace(
         model,
-        coef=coef[None, :features].copy(),
-        intercept=coef[features:].copy() if len(coef) > features else model.intercept,
+        coef=weights[:, :features].copy(),
+        intercept=weights[:, features].copy() if weights.shape[1] > features else model.intercept,
         lam=0.0 if settings.without_penalty else model.lam,
         certificate={
             **model.certificate,

@@ -41,8 +41,8 @@ class SecondMoments(StaysHere):
     ----------
     names
         Features in the order of the model, and last the constant column, where there is one.
-    samples
-        N.
+    samples, weighed
+        N, and whether samples have weights ω, which l'' and l' below are then times.
     hessian
         (classes × columns × columns) H = 1/N Xᵀ diag(l''(z)) X at the released weights, class by
         class as in the model's ``coef``: of the mean loss alone, without λ. The information of all
@@ -68,6 +68,7 @@ class SecondMoments(StaysHere):
 
     names: NDArray[np.object_]
     samples: int
+    weighed: bool
     hessian: Floats | None
     hessian_error: Floats | None
     gram: Floats | None
@@ -125,10 +126,12 @@ def join_moments(
     if not wanted:
         return None
     parts = [_part(slice_) for slice_ in slices]
-    if len({part.samples for part in parts}) != 1:
-        raise malformed("samples", "are not as many at all parties")
+    if len({(part.samples, part.weighed) for part in parts}) != 1:
+        raise malformed("samples", "are not as many, or not weighed alike, at all parties")
     order, names, bias = column_order(slices)
-    samples, squared = parts[0].samples, settings.loss == "squared"
+    samples, weighed = parts[0].samples, parts[0].weighed
+    # With weights, the Hessian of a squared loss is a matrix of its own.
+    squared = settings.loss == "squared" and not weighed
     gram, gram_error = _added([part.gram for part in parts], order)
     hessian, hessian_error = _added([part.hessian for part in parts], order)
     rest, _ = _added([part.rest for part in parts], order)
@@ -151,6 +154,7 @@ def join_moments(
     return SecondMoments(
         names=names,
         samples=samples,
+        weighed=weighed,
         hessian=hessian if with_hessian else None,
         hessian_error=hessian_error if with_hessian else None,
         gram=None if gram is None or not with_gram else gram[0],

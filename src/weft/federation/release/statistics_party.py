@@ -18,6 +18,12 @@ from weft.errors import ConfigError, DataError, ProtocolError
 from weft.federation.messages import StatisticsShare
 from weft.federation.release.statistics_shares import LIMBS, masked_words
 from weft.federation.training_data import TrainingData
+from weft.inference.class_statistics import (
+    blocks_of,
+    class_numbers_of,
+    class_statistics,
+    weights_of_class_rows,
+)
 from weft.inference.requirements import Kind, refuse_few_samples, refuse_few_sites
 from weft.inference.row_statistics import (
     matrices_of,
@@ -140,8 +146,7 @@ class StatisticsParty:
     def check(self) -> None:
         """Refuse sums that would tell single rows of this party to readers of the model."""
         view, columns = self._view, self._columns
-        classes = self._data.classes
-        if classes is not None and len(classes) > 2:
+        if self._classes > 2 and not self._loss.joint:
             raise ConfigError(f"party {self._party} refuses inference for more than two classes")
         features = self._features[:-1] if self._has_site else self._features
         shared_by = view.column_sharers[view.column_cohort[features]]
@@ -150,9 +155,12 @@ class StatisticsParty:
                 f"party {self._party} refuses inference in sums, since not all parties hold all "
                 "columns; set mode = 'sealed' in [privacy], or leave inference out"
             )
-        refuse_few_samples(view.n_samples, columns)
+        contrasts = self._classes - 1 if self._loss.joint else 1
+        refuse_few_samples(view.n_samples, columns * contrasts)
         refuse_few_sites(self._kind, view.n_parties)
         matrices = matrices_of(self._loss, self._kind)
+        if self._loss.joint:
+            matrices = blocks_of(self._classes)
         if view.n_parties > 1 and self._guard.least > 1:
             cells = self._cells()[:, self._features]
             if not self._guard.site:
@@ -164,6 +172,11 @@ class StatisticsParty:
         told = numbers_told(columns, matrices)
         everything = np.arange(view.n_rows)
         self._guard.foresee(Told(((everything, told),), np.full(view.n_rows, told)))
+
+    @property
+    def _classes(self) -> int:
+        classes = self._data.classes
+        return 0 if classes is None else len(classes)
 
     def _beside(self) -> Floats:
         """Offsets and weights: sums of them tell those of a few samples that have any."""
@@ -243,18 +256,31 @@ class StatisticsParty:
                 f"party {self._party} has no scores of a model that was never measured by itself; "
                 "train until the gap is reached"
             )
-        x, z = self._design(half.weights(model), scores[counted, 0], counted)
+        problems = self._classes if loss.joint else 1
+        x, z = self._design(half.weights(model), scores[counted, :problems], counted)
         given = self._data.given(self._settings)
         offset = np.zeros(view.n_rows) if given is None else given.offset[:, 0]
         weight = np.ones(view.n_rows) if given is None else given.weight[:, 0]
-        label = self._data.labels()[:, 0]
-        z, some = z + offset[counted], (label[counted], offset[counted], weight[counted])
+        labels = self._data.labels()[counted]
+        if loss.joint:
+            return self._sums_of_classes(x, z, labels, weight[counted], counted)
+        z, some = z[:, 0] + offset[counted], (labels[:, 0], offset[counted], weight[counted])
         if view.n_parties > 1 and self._guard.least > 1:
             self._refuse_few_weighed(
                 counted, weights_of_rows(z, some[0], some[2], loss, self._kind)
             )
         values = row_statistics(x, z, *some, loss, self._kind)
         assert len(values) == numbers_of(self._width, loss, self._kind)
+        return values
+
+    def _sums_of_classes(
+        self, x: Floats, z: Floats, labels: Floats, weight: Floats, counted: Ints
+    ) -> Floats:
+        """The same of a multinomial model, where every pair of classes weighs rows by itself."""
+        if self._view.n_parties > 1 and self._guard.least > 1:
+            self._refuse_few_weighed(counted, weights_of_class_rows(z, weight))
+        values = class_statistics(x, z, labels, weight, self._loss)
+        assert len(values) == class_numbers_of(self._width, z.shape[1])
         return values
 
     def _refuse_few_weighed(self, counted: Ints, weights: list[Floats]) -> None:
@@ -264,21 +290,25 @@ class StatisticsParty:
             mine = np.isin(counted, rows)
             if not mine.any():
                 continue
-            for weight, rows_each in zip(weights, (ROWS_PER_NUMBER, _SQUARED_ROWS), strict=False):
+            # Squared slopes come second; of classes, all are curvatures.
+            second = ROWS_PER_NUMBER if self._loss.joint else _SQUARED_ROWS
+            for number, weight in enumerate(weights):
+                rows_each = second if number else ROWS_PER_NUMBER
                 refuse_few_weighed(cells[mine], weight[mine], self._guard.least, rows_each)
 
     def _design(self, weights: Floats, scores: Floats, counted: Ints) -> tuple[Floats, Floats]:
-        """Cells of the rows it counts, the constant column last, and their scores.
+        """Cells of the rows it counts, the constant column last, and their scores by problem.
 
         ``scores`` are as the run added them up over all holders, in fixed point.
         """
+        weights = weights[:, : scores.shape[1]]
         cells = self._cells()[counted][:, self._features]
         x = np.zeros((len(counted), self._width))
         x[:, self._places] = cells
-        own = cells @ weights[self._features, 0]
+        own = cells @ weights[self._features]
         if self._data.bias is not None:
             x[:, -1] = self._data.bias
-            own = own + weights[self._view.bias_slot, 0] * self._data.bias if len(x) else own
+            own = own + weights[self._view.bias_slot] * self._data.bias if len(x) else own
         if (np.abs(own - scores) > _SAME * (1.0 + np.abs(own))).any():
             raise DataError(
                 f"party {self._party} has other cells than another party for samples that both "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from weft.inference.table_text import ratio_figures
 from weft.report.number_format import capital
 from weft.report.page.html_elements import Html, el, facts, join, section, table
 from weft.report.page.results_data import Source
@@ -30,7 +31,7 @@ def coefficients_section(source: Source) -> Html:
         return section("coefficients", "Coefficients", el("p", told))
     ratio, level = found["ratio"], f"{100 * found['level']:g} %"
     # The largest effect first, by how sure it is; the intercept compares nothing.
-    rows = [row for row in found["rows"] if row["name"] != "(intercept)"]
+    rows = [row for row in found["rows"] if not row["name"].endswith("(intercept)")]
     rows.sort(key=lambda row: -abs(row[found["statistic"]] or 0.0))
     shown = rows[:_MOST]
     scale = _Scale(shown, ratio is not None)
@@ -45,6 +46,8 @@ def coefficients_section(source: Source) -> Html:
         cls="forest",
     )
     words = [_words(ratio), _KINDS[found["kind"]]]
+    if found.get("reference") is not None:
+        words.append(f"Odds are those of each class against '{found['reference']}'.")
     if len(rows) > len(shown):
         words.append(f"{len(rows) - len(shown)} more columns are in coefficients.csv.")
     return section(
@@ -134,7 +137,10 @@ def _line(row: dict[str, Any], scale: _Scale, ratio: bool) -> list[object]:
     low, high, here = row["low"], row["high"], row["coefficient"]
     keys = ("ratio", "ratio_low", "ratio_high") if ratio else ("coefficient", "low", "high")
     value, below, above = (row[key] for key in keys)
-    figures = f"{_figure(value)} ({_figure(below)} – {_figure(above)})"
+    told = tuple(_figure(each) for each in (value, below, above))
+    if ratio and None not in (value, below, above):
+        told = ratio_figures(value, below, above)
+    figures = f"{told[0]} ({told[1]} – {told[2]})"
     p = row["p"]
     return [
         row["name"],

@@ -111,6 +111,7 @@ _ACTIVITIES: dict[str, dict[str, str]] = {
         "sealed.gram": "Products of columns, on shares",
         "sealed.bends": "Curvatures of samples, on shares",
         "sealed.weights": "Cutting curvatures, on shares",
+        "sealed.sample_weights": "Weights of samples, on shares",
         "sealed.cells": "Cells times curvatures, on shares",
         "sealed.hessian": "The Hessian, on shares",
         "release": "Sealing the model to its readers",

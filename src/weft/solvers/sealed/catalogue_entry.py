@@ -12,7 +12,7 @@ from weft.solvers.evaluation_settings import EvaluationSettings
 from weft.solvers.sealed.coordinator import SealedCoordinator
 from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSS
 from weft.solvers.sealed.model_guard import told_by_model
-from weft.solvers.sealed.party_second_moments import SealedMomentsParty
+from weft.solvers.sealed.party_weighed_moments import WeighedMomentsParty
 from weft.solvers.sealed.phase_limit import MOST_LAMBDAS
 from weft.solvers.sealed.table_positions import MOST_CELLS, shapes_of, whole_table
 from weft.solvers.settings import Settings
@@ -96,7 +96,7 @@ def _round_trips(settings: Settings, mean_square: float) -> float:
 SEALED = Algorithm(
     "sealed",
     SealedCoordinator,
-    SealedMomentsParty,
+    WeighedMomentsParty,
     about="quasi-Newton on shares: nobody sees a score, a slope, a gradient or a weight",
     reads=("patience",),
     losses="smooth",

@@ -21,13 +21,17 @@ _NOT_SMALL, _ALIKE = 2e-3, 1.1
 
 
 class _Measured(NamedTuple):
-    """A point: (‖∇P‖ + δ)²/(2λ), its vector, above P, below P, and how far P can be above P*."""
+    """A point: (‖∇P‖ + δ)²/(2λ), its vector, above P, below P, and how far P can be above P*.
+
+    The last is above ‖∇P‖, the entry at a free intercept among the others.
+    """
 
     steepness: float
     number: int
     primal: float
     least: float
     most: float
+    slope: float
 
 
 class ReleasedPoint(NamedTuple):
@@ -181,9 +185,10 @@ class CertifiedPoints:
 
     @property
     def measured(self) -> MeasuredLoss:
-        """The mean loss at the model, which bounds of P are above and below."""
+        """The mean loss at the model, which bounds of P are above and below, and its slope."""
         cut = self._cut(self._model)
-        return MeasuredLoss(cut.value, cut.value_error)
+        slopes = [point.slope for point in self._measured if point.number == self._model]
+        return MeasuredLoss(cut.value, cut.value_error, min(slopes, default=math.inf))
 
     def turn(self, lam: float) -> None:
         """Go on with another λ: all cuts hold, bounds begin anew."""
@@ -214,7 +219,9 @@ class CertifiedPoints:
             if _relative_gap(proof) <= _relative_gap(self.proof):
                 self.proof, self._model = proof, self._gradient_vector
         at = self._gradient_vector
-        self._measured.append(_Measured(others, at, self.primal, value - doubt, most))
+        # The vector's own error is in the slope of all weights that λ holds back.
+        whole = slope + abs(float(products.entries[at])) + float(products.entry_errors[at])
+        self._measured.append(_Measured(others, at, self.primal, value - doubt, most, whole))
         if self.gap > _NOT_SMALL:
             flat = min(self._measured)
             proofs = (flat.primal, self.dual), (flat.least, flat.least - flat.most)

@@ -226,6 +226,10 @@ class Dealer:
         self._slopes = self._mask(f"{serial} weights", *low.shape)
         return np.concatenate([part.reshape(-1) for part in sent])
 
+    def sample_weights(self, serial: int) -> None:
+        """For weights in the place of σ', without slopes: only masks that follow from seeds."""
+        self._slopes = self._mask(f"{serial} weights", len(CUT_TWICE), self._table.n_rows)
+
     def cells(self, serial: int) -> Words:
         """The masks of σ' times A, row by row, and Aᵀ times that of slopes: the shares sent."""
         masks = self._all_cells()

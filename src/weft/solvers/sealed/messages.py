@@ -211,6 +211,14 @@ class WeightsReply(Message):
     sums: Annotated[Words, totals("its shares of Σσ'(z) over groups of rows, and noise", "words")]
 
 
+class SampleWeightsRequest(SealedRequest, kw_only=True):
+    """Asks for weights of samples in the place of σ'(z): the curvatures of a squared loss."""
+
+    number: Annotated[int, record("under which number the model was kept", alike=True)]
+    width: Annotated[int, _WIDTH]
+    rest: Annotated[int, _WIDTH]
+
+
 class CellsRequest(SealedRequest, kw_only=True):
     """Brings σ'(z) and slopes less masks; asks for σ'(z) times cells, under masks.
 
@@ -262,5 +270,6 @@ KEPT_POINT = Phase("sealed.kept_point", KeptPointRequest, PointReply)
 GRAM = Phase("sealed.gram", GramRequest, Nothing)
 BENDS = Phase("sealed.bends", BendsRequest, BendsReply)
 WEIGHTS = Phase("sealed.weights", WeightsRequest, WeightsReply)
+SAMPLE_WEIGHTS = Phase("sealed.sample_weights", SampleWeightsRequest, WeightsReply)
 CELLS = Phase("sealed.cells", CellsRequest, CellsReply)
 HESSIAN = Phase("sealed.hessian", HessianRequest, Nothing)

@@ -9,7 +9,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from weft.array_types import Floats
+from weft.crypto.primitives.seeded_words import Words
 from weft.errors import ConfigError
 from weft.solvers.sealed.curvature_series import CurvatureSeries
 from weft.solvers.sealed.digit_widths import CELL_BITS, CHANCE, Errors, TableBounds, Widths
@@ -82,6 +85,31 @@ def bend_width(bounds: TableBounds) -> int:
     if width < FEWEST_BENDS:
         raise ConfigError(_TOO_LARGE)
     return width
+
+
+def weight_width(bounds: TableBounds) -> int:
+    """The same of weights of samples, which are four times as large as curvatures with them."""
+    width = bend_width(bounds) - 2
+    if width < FEWEST_BENDS:
+        raise ConfigError(_TOO_LARGE)
+    return width
+
+
+def split_weights(words: Words, weighing: Weighing, width: int, rest: int) -> Words:
+    """Leading digits of one's own weights, and those that follow; (2 × rows)."""
+    more = width + rest - weighing.bits
+    whole = words << np.uint64(more) if more >= 0 else words >> np.uint64(-more)
+    leading = whole >> np.uint64(rest)
+    found: Words = np.stack([leading, whole - (leading << np.uint64(rest))])
+    return found
+
+
+def weighed_gram_error(bounds: TableBounds, holders: int) -> float:
+    """How far an entry of Xᵀ diag(ω) X may be off: weights are rounded, and cut."""
+    weighing, most, width = bounds.weighing, bounds.most_weight, weight_width(bounds)
+    assert weighing is not None
+    each = most * weighing.rounding + 2.0 ** -(width + rest_width(width, most))
+    return each * bounds.column_norm**2 + most * gram_error(bounds, holders)
 
 
 def rest_width(width: int, most_weight: float) -> int:

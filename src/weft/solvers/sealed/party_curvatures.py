@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from weft.array_types import Floats
 from weft.crypto.primitives.seeded_words import Words
 from weft.protocol.message import malformed
 from weft.solvers.party_context import PartyContext
@@ -111,7 +112,8 @@ class CurvatureShares(SealedParty):
         if self._means is not None:
             sums, bits = self._mean_sums(self._means)
         else:
-            bits = [sum_noise(self._bend_digits, self._weighing)] * len(groups)
+            # Of a squared loss, what one sample can add is four times as large.
+            bits = [sum_noise(self._bend_digits, self._weighing) + 2 * self._squared] * len(groups)
             sums = [leading[rows].sum() for rows in groups]
         if self._weighing is not None:
             # Whoever counts a sample knows its weight.
@@ -145,13 +147,15 @@ class CurvatureShares(SealedParty):
         sizes = np.array([len(rows) for rows in groups])
         # By the largest weight, and at least.
         bends = np.maximum(values[:count] / most - sizes * (self._bend_error + unit / most), 0.0)
-        undecided = 4 * bends
-        if weighed:
-            # (Σωσ')²/Σ(ωσ')², whose denominator is no more than Σω²/16.
-            squares = np.maximum(values[count:] + self._parties / 64, unit)
-            undecided = np.maximum(undecided, 16 * bends**2 / squares)
-        least = self._context.min_batch
+        squares = np.maximum(values[count:] + self._parties / 64, unit) if weighed else None
+        undecided, least = self._undecided(bends, squares), self._context.min_batch
         return too_decided(self._view, self._whole, undecided.tolist(), least, weighed=weighed)
+
+    def _undecided(self, bends: Floats, squares: Floats | None) -> Floats:
+        """How many samples have a part in a Hessian, at least, by sums of curvatures."""
+        found: Floats = 4 * bends
+        # (Σωσ')²/Σ(ωσ')², whose denominator is no more than Σω²/16.
+        return found if squares is None else np.maximum(found, 16 * bends**2 / squares)
 
     def _too_few_means(self, told: Words, series: ExponentialSeries) -> bool:
         groups, rows, least = row_groups(self._whole), self._whole.n_rows, self._context.min_batch

@@ -58,6 +58,8 @@ class SealedMomentsParty(CurvatureShares):
     def __init__(self, context: PartyContext, settings: Settings) -> None:
         super().__init__(context, settings)
         self._asked_for = settings.second_moments
+        #: Whether a squared loss has a Hessian that weighs samples.
+        self._weighs_squares = False
         self._matrices = matrices_of(settings, context.labels.shape[1])
         #: Whether a Hessian would tell too much.
         self._keeps_back = False
@@ -97,11 +99,13 @@ class SealedMomentsParty(CurvatureShares):
         if len(hessians) < len(found) or self._keeps_back:
             hessians = []
         told = self._tells_gradient(len(found))
-        gradients = [self._gradients[model or 0, k] for k in range(len(hessians)) if told]
+        made = range(len(hessians) if told and not self._squared else 0)
+        gradients = [self._gradients[model or 0, k] for k in made]
         gram = _made(self._gram) if self._makes_gram else None
         rests = tuple(self._rests[model or 0, k] for k in range(len(hessians)))
         labels = self._label_share() if hessians else None
-        return MomentShares(gram, tuple(hessians), rests, tuple(gradients), labels)
+        weighed = self._weighing is not None
+        return MomentShares(gram, tuple(hessians), rests, tuple(gradients), labels, weighed)
 
     def _label_share(self) -> MomentShare | None:
         """Its share of the first vector's entry at a free intercept: how many are of which class.
@@ -129,23 +133,27 @@ class SealedMomentsParty(CurvatureShares):
 
     def _check_table(self, table: WholeTable, cells: Floats) -> None:
         super()._check_table(table, cells)
-        context = self._context
         if self._matrices:
-            weighs = "hessian" in self._asked_for and not self._squared
-            heaviest = upper_cap(table, context.view.min_batch) if self._exponential else 1.0
-            check_moments(
-                context.view,
-                table,
-                cells,
-                matrices=self._matrices,
-                hessian=weighs,
-                least=context.min_batch,
-                rare_pairs=context.rare_pairs,
-                several=context.wide_models,
-                site=context.site_statistics,
-                heaviest=max(heaviest, 1.0),
-            )
-            context.foresee_moments(told_by_moments(table, self._party, self._matrices), weighs)
+            self._check_moments(table, cells)
+
+    def _check_moments(self, table: WholeTable, cells: Floats) -> None:
+        context = self._context
+        plain = self._squared and not self._weighs_squares
+        weighs = "hessian" in self._asked_for and not plain
+        heaviest = upper_cap(table, context.view.min_batch) if self._exponential else 1.0
+        check_moments(
+            context.view,
+            table,
+            cells,
+            matrices=self._matrices,
+            hessian=weighs,
+            least=context.min_batch,
+            rare_pairs=context.rare_pairs,
+            several=context.wide_models,
+            site=context.site_statistics,
+            heaviest=max(heaviest, 1.0),
+        )
+        context.foresee_moments(told_by_moments(table, self._party, self._matrices), weighs)
 
     def _all_masked(self) -> Words:
         """E as one table."""
@@ -218,12 +226,16 @@ class SealedMomentsParty(CurvatureShares):
         leading, more = self._cut_share[:2]
         more -= leading << np.uint64(self._rest_digits)
         self._cut_share[-1, self._own_rows] += self._label_slopes(self._problems)[0]
-        self._slope_serial = self._serial
-        masks = self._mask("weights", *opened.shape)
+        return self._hide_curvatures(self._cut_share)
+
+    def _hide_curvatures(self, shares: Words) -> WeightsReply:
+        """Its shares of curvatures and slopes under masks; sums of curvatures, for guards."""
+        self._cut_share, self._slope_serial = shares, self._serial
+        masks = self._mask("weights", *shares.shape)
         self._sums_label = f"{self._label()} sums"
         return WeightsReply(
-            weights=self._hide(self._cut_share - masks),
-            sums=self._pads.put_on(self._sums_of(leading), self._sums_label),
+            weights=self._hide(shares - masks),
+            sums=self._pads.put_on(self._sums_of(shares[0]), self._sums_label),
         )
 
     def _spread_cells(self, message: CellsRequest) -> CellsReply:
@@ -243,12 +255,15 @@ class SealedMomentsParty(CurvatureShares):
         )
         gradient = dealt.take(f"{self._serial} gradient", 1, table.n_columns)[0]
         dealt.end()
-        self._gradient = gradient + self._gradient_share(slopes)
+        self._make_gradient(slopes, gradient)
         masks = self._own_masks()
         for part, bends in zip(share, opened, strict=True):
             part[np.ix_(place.rows, place.columns)] += bends[place.rows, None] * masks
         self._cut_share = share
         return CellsReply(cells=self._hide(share - self._mask("spread", *shape)))
+
+    def _make_gradient(self, slopes: Words, dealt: Words) -> None:
+        self._gradient = dealt + self._gradient_share(slopes)
 
     def _gradient_share(self, opened: Words) -> Words:
         """Own cells times opened slopes, all masked cells times its share of what hides them."""

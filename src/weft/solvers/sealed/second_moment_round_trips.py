@@ -6,7 +6,7 @@ nothing of them: it knows from bounds how far their entries may be off, and tell
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from weft.crypto.primitives.seeded_words import Words
@@ -24,6 +24,7 @@ from weft.solvers.sealed.messages import (
     GRAM,
     HESSIAN,
     KEPT_POINT,
+    SAMPLE_WEIGHTS,
     SCORES,
     WEIGHTS,
     BeginRequest,
@@ -32,7 +33,9 @@ from weft.solvers.sealed.messages import (
     GramRequest,
     HessianRequest,
     KeptPointRequest,
+    SampleWeightsRequest,
     ScoresRequest,
+    WeightsReply,
     WeightsRequest,
 )
 from weft.solvers.sealed.moment_digits import (
@@ -47,6 +50,8 @@ from weft.solvers.sealed.moment_digits import (
     gram_error,
     hessian_error,
     rest_width,
+    weighed_gram_error,
+    weight_width,
 )
 from weft.solvers.settings import Settings
 
@@ -60,9 +65,19 @@ _LARGE_MEANS = (
     "largest means at this model; take a larger lambda, or leave such samples out"
 )
 
+_WEIGHS_FEW = (
+    "no Hessian: {} keeps it back, since it would tell the rows of the few samples that weigh "
+    "most; make weights less uneven"
+)
+
 _WEIGHED = (
     "sealed training makes no standard errors of a {} loss whose samples have weights; leave "
     "weights, or inference and second_moments, out, or train with mode = 'sums'"
+)
+
+_WEIGHED_GRAM = (
+    "sealed training makes no Gram matrix of a squared loss whose samples have weights beside its "
+    "Hessian, which weighs them; set second_moments = ['hessian'], or leave weights out"
 )
 
 
@@ -82,12 +97,17 @@ class MomentExchange(SealedExchange):
     def _set_up(self, begin: BeginRequest) -> tuple[Dealer, Errors, FoldSizes]:
         dealer, errors, folds = super()._set_up(begin)
         loss, weighing = self._settings.loss, errors.bounds.weighing
-        if self._settings.second_moments and weighing is not None and loss != "logistic":
+        weighs_squares = self._squared and weighing is not None
+        if self._settings.second_moments and weighing is not None and loss == EXPONENTIAL_LOSS:
             raise ConfigError(_WEIGHED.format(loss))
+        if "gram" in self._settings.second_moments and weighs_squares:
+            raise ConfigError(_WEIGHED_GRAM)
         if self._settings.second_moments:
             # What does not fit is refused now, not after hours of training.
             gram_error(errors.bounds, self._cell_holders)
-            if self._settings.loss != EXPONENTIAL_LOSS:
+            if weighs_squares:
+                weight_width(errors.bounds)
+            elif self._settings.loss != EXPONENTIAL_LOSS:
                 bend_width(errors.bounds)
         return dealer, errors, folds
 
@@ -105,8 +125,11 @@ class MomentExchange(SealedExchange):
         level
             The series in whose reach all of its scores lie.
         """
-        # The Hessian of a squared loss is the Gram matrix, by the number of samples.
-        if "gram" in settings.second_moments or (settings.second_moments and self._squared):
+        weighed = self.errors.bounds.weighing is not None
+        if settings.second_moments and self._squared and weighed:
+            self._weighed_gram(number)
+        # Else the Hessian of a squared loss is the Gram matrix, by the number of samples.
+        elif "gram" in settings.second_moments or (settings.second_moments and self._squared):
             self.gram()
         if "hessian" in settings.second_moments and not self._squared:
             for problem, point in enumerate(points):
@@ -132,6 +155,20 @@ class MomentExchange(SealedExchange):
             GRAM,
             lambda p, n: GramRequest(round=n, serial=self._serial, error=error, dealt=sent(p)),
         )
+
+    def _weighed_gram(self, number: int) -> None:
+        """Let parties make shares of Xᵀ diag(ω) X: three round trips."""
+        bounds = self.errors.bounds
+        width, error = weight_width(bounds), weighed_gram_error(bounds, self._cell_holders)
+        rest = rest_width(width, bounds.most_weight)
+        self._dealer.sample_weights(self._serial + 1)
+        weights = self._ask(
+            SAMPLE_WEIGHTS,
+            lambda p, n: SampleWeightsRequest(
+                round=n, serial=self._serial, number=number, width=width, rest=rest
+            ),
+        )
+        self._spread(weights, error, 0.0)
 
     def _kept_point(self, number: int, problem: int) -> None:
         """Scores of one problem of a model under masks: two round trips."""
@@ -180,7 +217,6 @@ class MomentExchange(SealedExchange):
         Returns whether there is one: a party may keep it back.
         """
         made, dealer = self._bends(level, point), self._dealer
-        counts = self._settings.loss == EXPONENTIAL_LOSS
         sent = self._deal(lambda: self._dealt_for_bends(level))
         bends = self._ask(
             BENDS,
@@ -203,6 +239,13 @@ class MomentExchange(SealedExchange):
                 round=n, serial=self._serial, bends=self._total, dealt=low(p)
             ),
         )
+        return self._spread(weights, made.error, made.slope_error)
+
+    def _spread(
+        self, weights: Mapping[str, WeightsReply], error: float, slope_error: float
+    ) -> bool:
+        """Curvatures times cells, twice: two round trips; returns whether no party objects."""
+        dealer, counts = self._dealer, self._settings.loss == EXPONENTIAL_LOSS
         self._add(weights, "sums")
         sums = self._total
         self._add(weights, "weights")
@@ -215,7 +258,8 @@ class MomentExchange(SealedExchange):
         )
         for party, reply in cells.items():
             if reply.cells is None:
-                self.notes.append((_LARGE_MEANS if counts else _KEPT_BACK).format(party))
+                told = _LARGE_MEANS if counts else _WEIGHS_FEW if self._squared else _KEPT_BACK
+                self.notes.append(told.format(party))
                 return False
         self._add(cells, "cells")
         last = self._deal(lambda: dealer.hessian(self._serial + 1, counts=counts))
@@ -225,8 +269,8 @@ class MomentExchange(SealedExchange):
                 round=n,
                 serial=self._serial,
                 cells=self._total,
-                error=made.error,
-                slope_error=made.slope_error,
+                error=error,
+                slope_error=slope_error,
                 dealt=last(p),
             ),
         )
