@@ -6,6 +6,8 @@ import os
 
 import pytest
 
+from weft.privacy.ledger.ledger_file import Book
+from weft.privacy.ledger.ledger_pages import Pages
 from weft.storage.atomic_files import write_private
 from weft.storage.journal import Journal
 
@@ -36,6 +38,14 @@ def test_a_file_is_flushed_before_it_takes_its_name_and_the_name_after_it(flushe
     assert draft != "kept"
     assert content == b"new"
     assert names == ["kept"]
+
+
+def test_a_ledger_is_on_the_disk_before_a_run_goes_on(flushed, tmp_path):
+    Book(tmp_path, "north").write(Pages.new())
+    (draft, content), names = flushed
+    assert draft != "north.npz"
+    assert content.startswith(b"PK")
+    assert names == ["north.npz"]
 
 
 def test_a_record_is_flushed_with_its_journal_unless_it_need_not_last(flushed, tmp_path):
