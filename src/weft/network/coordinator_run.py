@@ -139,9 +139,10 @@ def _run(transport: Transport, folder: Path, task: Task, progress: Progress, rec
             recorder.finish()
         _write_results(folder, finished, channel)
         for party, failure in channel.end().items():
-            finished.notes.append(
-                f"{party} does not know yet that the run is over ({failure.reason})"
-            )
+            unaware = f"{party} does not know yet that the run is over ({failure.reason})"
+            # Kinds of runs without a summary have no place for it.
+            log.warning("run %s: %s", progress.run, unaware)
+            finished.notes.append(unaware)
         # Only now is it certain who was late.
         _write_results(folder, finished, channel)
     finally:

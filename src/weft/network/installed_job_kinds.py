@@ -6,6 +6,7 @@ site's consent is asked before that kind opens a party.
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -43,6 +44,12 @@ class _Tag(msgspec.Struct):
     kind: str
 
 
+_TAG: msgspec.json.Decoder[_Tag] = msgspec.json.Decoder(_Tag)
+#: Two threads that prepare the same type at once end the process: runs may begin at the same time.
+_PREPARING = Lock()
+_DECODERS: dict[type[Task], msgspec.json.Decoder[Task]] = {}
+
+
 def kind_of_config(config: FederationConfig) -> JobKind[Any, Any]:
     """The kind of run that a config asks for."""
     kind = JOB_KINDS[config.kind]
@@ -61,19 +68,27 @@ def job_kind_of(task: Task) -> RunKind[Any]:
 def read_task(text: str) -> Task:
     """Read a task of any kind that is installed; all others are refused."""
     try:
-        name = msgspec.json.decode(text, type=_Tag).kind
+        name = _TAG.decode(text).kind
         kind = JOB_KINDS.get(name)
         if kind is None:
             raise ProtocolError(
                 f"a task is of kind '{name}', which is not installed here; use the same version "
                 f"of Weft everywhere, and {how_to_install(name)}{JOB_KINDS.left_out()}"
             )
-        task: Task = msgspec.json.decode(text, type=kind.task)
+        with _PREPARING:
+            decoder = _decoder(kind.task)
+        task: Task = decoder.decode(text)
     except msgspec.MsgspecError as error:
         raise ProtocolError(
             f"a task cannot be read ({error}); use the same version of Weft everywhere"
         ) from None
     return task
+
+
+def _decoder(kind: type[Task]) -> msgspec.json.Decoder[Task]:
+    if kind not in _DECODERS:
+        _DECODERS[kind] = msgspec.json.Decoder(kind)
+    return _DECODERS[kind]
 
 
 def told_task(told: Fields) -> Task:

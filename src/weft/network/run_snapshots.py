@@ -86,6 +86,12 @@ class _Witness(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_li
     size: int
 
 
+# Made here, since threads that prepare a type at the same time end the process.
+_STANDINGS: msgspec.msgpack.Decoder[Standing] = msgspec.msgpack.Decoder(Standing)
+_RECORDS: msgspec.msgpack.Decoder[_Record] = msgspec.msgpack.Decoder(_Record)
+_WITNESSES: msgspec.msgpack.Decoder[_Witness] = msgspec.msgpack.Decoder(_Witness)
+
+
 class RunSnapshots:
     """The snapshots in one journal.
 
@@ -140,7 +146,7 @@ class RunSnapshots:
             Envelopes that it knows of.
         """
         packed = self._memory.get(_WITNESS)
-        witness = None if packed is None else msgspec.msgpack.decode(packed, type=_Witness)
+        witness = None if packed is None else _WITNESSES.decode(packed)
         for place, before in damaged:
             if self.ground is None or place <= self.ground:
                 raise self._journal.damaged()
@@ -180,13 +186,13 @@ class RunSnapshots:
 
     def _read(self, record: bytes) -> _Record:
         try:
-            return msgspec.msgpack.decode(record[len(SNAPSHOT) :], type=_Record)
+            return _RECORDS.decode(record[len(SNAPSHOT) :])
         except msgspec.MsgspecError:
             raise self._journal.damaged() from None
 
     def _standing(self, record: _Record) -> Standing:
         try:
-            standing = msgspec.msgpack.decode(record.standing, type=Standing)
+            standing = _STANDINGS.decode(record.standing)
         except msgspec.MsgspecError:
             raise self._journal.damaged() from None
         if standing.run != self._run:

@@ -61,9 +61,13 @@ class _Handshake(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
         return _HANDSHAKE + msgspec.msgpack.encode(self)
 
 
+#: Made here, since threads that prepare a type at the same time end the process.
+_HANDSHAKES: msgspec.msgpack.Decoder[_Handshake] = msgspec.msgpack.Decoder(_Handshake)
+
+
 def _read_handshake(packed: bytes) -> _Handshake:
     try:
-        return msgspec.msgpack.decode(packed[1:], type=_Handshake)
+        return _HANDSHAKES.decode(packed[1:])
     except msgspec.MsgspecError:
         raise AuthenticationFailed("cannot be understood") from None
 

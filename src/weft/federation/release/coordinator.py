@@ -180,6 +180,13 @@ def _sealed(
                 f"{', '.join(replies.missing)} did not answer for its share of the model, which is "
                 "worth nothing without it; bring all parties back, and resume the run"
             )
+        if settings.frees_weights:
+            # Readers would refuse the model, each with a sentence about itself.
+            raise PartyAway(
+                f"{', '.join(replies.missing)} did not answer for its part of the proof, without "
+                "which weights that have no penalty are not released; bring all parties back, and "
+                "resume the run"
+            )
         result.gone = tuple(p for p in channel.parties if p in {*result.gone, *replies.missing})
         # Others answer for its features now, as far as they hold them.
         answered.clear()
