@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import stat
+from itertools import product
 
 import pytest
 
@@ -80,6 +81,34 @@ def test_a_flipped_bit_never_changes_a_record(tmp_path):
             assert found == RECORDS[: len(found)]
             assert len(found) < len(RECORDS)
     assert told > len(whole) / 2
+
+
+def lengths(whole):
+    """Where the length of each record lies."""
+    begin = whole.index(RECORDS[0]) - 12
+    for record in RECORDS:
+        yield range(begin, begin + 8)
+        begin += 12 + len(record)
+    assert begin == len(whole)
+
+
+def test_a_damaged_length_is_no_unfinished_record(tmp_path):
+    """Else all that comes after it would be lost without a word."""
+    path = tmp_path / "journal"
+    whole = write(path).read_bytes()
+    for place, field in enumerate(lengths(whole)):
+        for position, bit in product(field, range(8)):
+            changed = bytearray(whole)
+            changed[position] ^= 1 << bit
+            path.write_bytes(changed)
+            with pytest.raises(DamagedFile, match="damaged: a record in its middle"):
+                Journal(path)
+            assert path.read_bytes() == changed
+            # Whoever can do without some has all others.
+            if bytes(changed[field.start : field.stop]).strip(b"\0"):
+                lenient = Journal(path, lenient=True)
+                assert list(lenient) == [*RECORDS[:place], b"", *RECORDS[place + 1 :]]
+                lenient.close()
 
 
 def test_damage_in_the_middle_is_told_and_nothing_is_cut(tmp_path):

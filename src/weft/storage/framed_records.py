@@ -3,6 +3,9 @@
 .. code-block:: text
 
     length (8 bytes), CRC-32 (4 bytes), content
+
+A frame whose length runs over the end of the file was not finished, or its length is damaged. What
+tells them apart: with a damaged length, the checksum is that of fewer bytes, which are all there.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ from typing import IO
 from zlib import crc32
 
 _PREFIX = struct.Struct("<QI")
+#: How far the true end of a record is looked for: some seconds' worth of bytes.
+_SEARCHED = 1 << 24
 
 
 class CutOff(Exception):
@@ -50,22 +55,40 @@ def read_frames(
     CutOff
         The last one is incomplete.
     Damage
-        One does not match its checksum.
+        One does not match its checksum, or its length is not what was written.
     """
     while (at := file.tell()) < size:
         prefix = file.read(_PREFIX.size)
         if len(prefix) < _PREFIX.size:
             raise CutOff
         length, check = _PREFIX.unpack(prefix)
-        if length > size - at - _PREFIX.size:
-            raise CutOff
         if length == 0:
             # Zeros: the file grew before a power cut, but was never filled.
             raise Damage(last=not (prefix + file.read()).strip(b"\0"))
-        content = file.read(length)
-        end = file.tell()
-        if crc32(content) != check:
-            if end >= size or not lenient:
-                raise Damage(last=end >= size)
+        begin = at + _PREFIX.size
+        fits = length <= size - begin
+        content = file.read(length) if fits else b""
+        if not fits or crc32(content) != check:
+            end = _true_end(file, begin, size, check)
+            if end is None and not fits:
+                raise CutOff
+            whole = end is not None
+            end = begin + length if end is None else end
+            # One that is whole was finished, whatever its length says.
+            if not lenient or (end >= size and not whole):
+                raise Damage(last=end >= size and not whole)
             content = b""
-        yield content, end
+            file.seek(end)
+        yield content, file.tell()
+
+
+def _true_end(file: IO[bytes], begin: int, size: int, check: int) -> int | None:
+    """Where the content ends that has this checksum; None: it is damaged, or not all there."""
+    file.seek(begin)
+    found = 0
+    content = file.read(min(size - begin, _SEARCHED))
+    for count in range(len(content)):
+        found = crc32(content[count : count + 1], found)
+        if found == check:
+            return begin + count + 1
+    return None
