@@ -16,6 +16,7 @@ from weft.network.network_channel import NetworkChannel
 from weft.network.run_description import LinearTask
 from weft.network.run_index import RunIndex
 from weft.network.run_progress import Progress, Report
+from weft.network.run_queue import Submission
 from weft.protocol import pack
 from weft.solvers.settings import Settings
 from weft.storage.journal import Journal
@@ -144,6 +145,8 @@ def test_a_run_that_is_refused_leaves_nothing_behind(tmp_path):
 class Server:
     """A session with a server that is played: jobs end when they are stopped or submitted."""
 
+    submitter = "anna"
+
     def __init__(self, *jobs, told=None, parties=NAMES):
         self.jobs = {job.job: job for job in jobs}
         self.told, self.parties = told, list(parties)
@@ -174,16 +177,18 @@ class Server:
         self.deleted.append(job)
 
 
-def job(number, status, run=RUN):
-    return RunInfo(run, number, status, "today")
+def job(number, status, run=RUN, submitter="anna"):
+    known = Submission(number, run, submitter, 1.0, 1.0)
+    return RunInfo(run, number, status, "today", submission=known)
 
 
 def test_a_run_is_stopped_given_up_and_its_jobs_are_deleted(monkeypatch):
     monkeypatch.setattr(asking, "_LOOK", 0.0)
     told = Report(run=RUN, state="forgotten", away={"south": "is not connected"})
     server = Server(
-        job("1", "FINISHED:ABORTED"), job("2", "RUNNING"), job("3", "RUNNING", "other"), told=told
-    )
+        job("1", "FINISHED:ABORTED"), job("2", "RUNNING"), job("3", "RUNNING", "other"),
+        job("4", "RUNNING", submitter="mallory"), told=told,
+    )  # fmt: skip
     assert AbandonRequest(server, RUN).send() == {"south": "is not connected"}
     assert server.stopped == ["2"]
     assert server.deleted == ["1", "2", "new"]
@@ -193,6 +198,7 @@ def test_a_run_is_stopped_given_up_and_its_jobs_are_deleted(monkeypatch):
     ("server", "words"),
     [
         (Server(job("1", "RUNNING", "other")), "knows no run"),
+        (Server(job("1", "RUNNING", submitter="mallory")), "knows no run .* of yours"),
         (Server(job("1", "FINISHED:ABORTED"), parties=()), "no party is connected"),
         (Server(job("1", "FINISHED:ABORTED")), "its process died"),
         (
@@ -203,7 +209,7 @@ def test_a_run_is_stopped_given_up_and_its_jobs_are_deleted(monkeypatch):
             "could not be given up: it is not yours",
         ),
     ],
-    ids=["unknown", "nobody there", "died", "refused"],
+    ids=["unknown", "another's", "nobody there", "died", "refused"],
 )
 def test_what_cannot_be_given_up_is_one_sentence_and_nothing_is_deleted(server, words):
     with pytest.raises((ConfigError, ProtocolError), match=words):

@@ -81,6 +81,7 @@ class Coordinator:
         folder.mkdir(parents=True)
         (folder / "summary.json").write_text(json.dumps(summary))
         (self.kit.runs / run / "task.json").write_text(json.dumps({"settings": {"gap": 1e-3}}))
+        (self.kit.runs / run / "submitter").write_text("anna")
 
     def look(self):
         return CoordinatorView(self.kit).look()
@@ -143,6 +144,26 @@ def test_runs_are_told_with_state_queue_wait_gaps_and_exposure(coordinator):
         ExposureRow(party="north", runs=1, reached=1, epsilon=1.5, delta=1e-6),
         ExposureRow(party="south", runs=1, reached=0, epsilon=1.5, delta=1e-6),
     ]
+
+
+def test_a_run_of_the_same_name_by_another_submitter_hides_nothing_and_shows_nothing(coordinator):
+    coordinator.pulse(north=SeenSite(since=1, seen=time.time()))
+    coordinator.job("a", "RUNNING")
+    coordinator.figures(running("a", wait=WAIT), CURVE)
+    coordinator.results("a", {"exposed": "north showed as many sums", "exposure_reached": True})
+    failed = Report(run="a", state="failed", sentence="run a was begun with another configuration")
+    coordinator.job(
+        "a", "FINISHED:COMPLETED", weft_ending=msgspec.to_builtins(failed), submitter_name="mallory"
+    )
+    by = {run.submitter: run for run in coordinator.look().runs}
+    assert by.keys() == {"anna", "mallory"}
+    assert (by["anna"].state, by["anna"].wait, by["anna"].curve) == ("running", WAIT, CURVE)
+    assert by["anna"].exposed == "north showed as many sums"
+    other = by["mallory"]
+    assert (other.state, other.sentence) == ("failed", failed.sentence)
+    assert (other.wait, other.curve, other.asked, other.exposed, other.reached) == (
+        None, [], None, "", None,
+    )  # fmt: skip
 
 
 def test_what_an_earlier_process_of_a_run_left_is_not_how_it_is_now(coordinator):

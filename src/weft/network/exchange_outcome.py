@@ -11,6 +11,7 @@ from weft.errors import ProtocolError
 from weft.network import clock
 from weft.network.envelope import Damaged, Failed, Garbled, Reply, Worked, decode_reply
 from weft.network.presence_replay import Moment
+from weft.network.told_sentences import without_paths
 from weft.network.transport_interface import Transport
 from weft.protocol import Failure, Message, Phase, Request, fields_of, pack, unpack
 
@@ -169,6 +170,9 @@ def _decode(answer: bytes) -> Reply | Failure:
         return Garbled("its reply was damaged on the way")
     except ProtocolError as error:
         return Failure("refused", str(error))
+    if isinstance(reply, Failed):
+        # Also of a site that tells them: submitters and the record of presence repeat the reason.
+        return msgspec.structs.replace(reply, reason=without_paths(reply.reason))
     return Garbled("what it was sent was damaged on the way") if type(reply) is Garbled else reply
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from weft.network.current_wait import Wait, Waits
 from weft.network.submitter_visible_figures import is_rough, rough
+from weft.network.told_sentences import without_paths
 from weft.report.json_values import finite
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ class Progress:
         told = {party: failure.reason for party, failure in away.items()}
         with self._lock:
             self._records.append(record)
-            self._away = told
+            self._away = {party: without_paths(reason) for party, reason in told.items()}
             number = len(self._records)
         if repeated or number <= self._told:
             self._told = max(self._told, number)
@@ -166,9 +167,9 @@ class Progress:
     ) -> None:
         """The run has ended or stopped; ``away``: parties that could not be told, if it matters."""
         with self._lock:
-            self._state, self._sentence = state, sentence
+            self._state, self._sentence = state, without_paths(sentence)
             if away is not None:
-                self._away = {party: failure.reason for party, failure in away.items()}
+                self._away = {p: without_paths(failure.reason) for p, failure in away.items()}
         self._tell()
         log.info("run %s: %s%s", self.run, state, f": {sentence}" if sentence else "")
         for party, failure in (away or {}).items():

@@ -6,6 +6,7 @@ import logging
 import shutil
 from pathlib import Path
 from threading import Lock, Thread
+from typing import Literal
 
 from weft.errors import ConfigError, DataError, ProtocolError, WeftError
 from weft.network import clock
@@ -26,6 +27,7 @@ from weft.network.envelope import (
 )
 from weft.network.run_index import IndexedRun, RunIndex
 from weft.network.site_run import RETURNING, OpenParty, SiteRun
+from weft.network.told_sentences import without_paths
 from weft.network.versions import OtherVersion, check_version
 from weft.protocol import pack
 from weft.storage.atomic_files import DamagedFile, StorageError
@@ -99,25 +101,25 @@ class Site:
             run = content.run
             return self._answer(content, envelope)
         except Damaged as error:
-            return encode(Garbled(str(error)))
+            return encode(Garbled(without_paths(str(error))))
         except DamagedFile as error:
             self._log_once(run, error)
-            return encode(Failed("refused", error.told))
+            return _failed("refused", error.told)
         except StorageError as error:
             # Not a refusal: the disk may have room again next time.
             self._log_once(run, error)
-            return encode(Failed("failed", error.told))
+            return _failed("failed", error.told)
         except DataError as error:
             log.error("run %s: refused: %s", run, error)
-            return encode(Failed("refused", self._harmless(error)))
+            return _failed("refused", self._harmless(error))
         except WeftError as error:
             log.warning("run %s: refused: %s", run, error)
-            return encode(Failed("refused", error.told))
+            return _failed("refused", error.told)
         except Exception as error:
             log.exception("run %s: broke down", run)
             # Its text may hold data, which is not for the coordinator.
             kind = type(error).__name__
-            return encode(Failed("failed", f"broke down ({kind}); its own log says more"))
+            return _failed("failed", f"broke down ({kind}); its own log says more")
 
     def _harmless(self, error: DataError) -> str:
         """What others are told of data that do not fit: no value, no id, no file."""
@@ -317,3 +319,7 @@ class Site:
                 f"takes part in {self._most_runs} run(s) at most, and has done so; ask its owner "
                 "to raise most_runs"
             )
+
+
+def _failed(kind: Literal["refused", "failed"], reason: str) -> bytes:
+    return encode(Failed(kind, without_paths(reason)))

@@ -18,8 +18,8 @@ from weft.network.console.federation_view import (
     newest_first,
     parties_elsewhere,
 )
-from weft.network.discard_run import TASK
-from weft.network.engine.admin_session import RunInfo, info_of, places_of
+from weft.network.discard_run import SUBMITTER, TASK
+from weft.network.engine.admin_session import RunInfo, info_of, newest_jobs, places_of
 from weft.network.engine.kit_health import examine_machine, examine_process
 from weft.network.engine.stored_jobs import stored_jobs
 from weft.network.kits.open_kit import Kit
@@ -83,16 +83,12 @@ class CoordinatorView:
             key=lambda job: job.submission.submitted if job.submission else 0.0,
             reverse=True,
         )
-        # A run that was gone on with has several jobs, of which the newest counts.
-        newest: dict[str, RunInfo] = {}
-        for job in jobs:
-            newest.setdefault(job.run, job)
         places = places_of(jobs)
         found = []
-        for job in newest.values():
+        for job in newest_jobs(jobs):
             known = self._over.get(job.job)
             if known is None:
-                summary = self._summary(job.run)
+                summary = self._summary(job)
                 known = self._row(job, places.get(job.job), served, summary or {}), summary
                 if job.ended and job.ending is not None:
                     self._over[job.job] = known
@@ -100,7 +96,7 @@ class CoordinatorView:
         return found
 
     def _row(self, job: RunInfo, place: int | None, served: bool, summary: _Summary) -> RunRow:
-        figures = self._figures(job.run)
+        figures = self._figures(job)
         report = figures.report if figures is not None else None
         ending = job.ending or report
         state, sentence = job.words, "" if ending is None else ending.sentence
@@ -125,7 +121,7 @@ class CoordinatorView:
             parties=[] if report is None else report.parties,
             away={} if report is None or job.ended else report.away,
             curve=[] if figures is None else figures.curve,
-            asked=self._asked(job.run),
+            asked=self._asked(job),
             exposed=str(summary.get("exposed") or ""),
             reached=summary.get("exposure_reached"),
         )
@@ -137,23 +133,37 @@ class CoordinatorView:
             # The server says so when it starts.
             return ()
 
-    def _figures(self, run: str) -> RunFigures | None:
-        return figures_of_run(self._kit.home, run) if _is_name(run) else None
+    def _figures(self, job: RunInfo) -> RunFigures | None:
+        return figures_of_run(self._kit.home, job.run) if self._owns(job) else None
 
-    def _summary(self, run: str) -> _Summary | None:
-        return self._plain(run, Path(RESULTS) / SUMMARY)
+    def _summary(self, job: RunInfo) -> _Summary | None:
+        return self._plain(job, Path(RESULTS) / SUMMARY)
 
-    def _asked(self, run: str) -> float | None:
-        settings = (self._plain(run, Path(TASK)) or {}).get("settings")
+    def _asked(self, job: RunInfo) -> float | None:
+        settings = (self._plain(job, Path(TASK)) or {}).get("settings")
         asked = settings.get("gap") if isinstance(settings, dict) else None
         return float(asked) if isinstance(asked, int | float) else None
 
-    def _plain(self, run: str, name: Path) -> dict[str, Any] | None:
+    def _owns(self, job: RunInfo) -> bool:
+        """Whether the run's folder is of this job's submitter, or there is none yet.
+
+        Names of runs are chosen by submitters: what is known of one run is not told of another.
+        """
+        if not _is_name(job.run):
+            return False
+        try:
+            return (self._kit.runs / job.run / SUBMITTER).read_text("utf-8") == job.submitter
+        except FileNotFoundError:
+            return not (self._kit.runs / job.run).exists()
+        except (OSError, UnicodeDecodeError):
+            return False
+
+    def _plain(self, job: RunInfo, name: Path) -> dict[str, Any] | None:
         """What a file in a run's folder holds; None where there is none, or none that fits."""
-        if not _is_name(run):
+        if not self._owns(job):
             return None
         try:
-            content = (self._kit.runs / run / name).read_bytes()
+            content = (self._kit.runs / job.run / name).read_bytes()
             return msgspec.json.decode(content, type=dict[str, Any])
         except (OSError, msgspec.MsgspecError):
             return None

@@ -14,7 +14,13 @@ from weft.network.console.federation_view import (
     newest_first,
     parties_elsewhere,
 )
-from weft.network.engine.admin_session import NoCoordinator, RunInfo, Session, places_of
+from weft.network.engine.admin_session import (
+    NoCoordinator,
+    RunInfo,
+    Session,
+    newest_jobs,
+    places_of,
+)
 from weft.network.engine.kit_health import examine_machine
 from weft.network.kits.open_kit import Kit
 from weft.network.run_figures import GapCurve, GapPoint
@@ -51,7 +57,11 @@ class FollowedRun:
         return report
 
 
-def told_runs(session: Session, follow: Callable[[str], FollowedRun]) -> list[RunRow]:
+#: A run is known by who submitted it and its name.
+RunOf = tuple[str, str]
+
+
+def told_runs(session: Session, follow: Callable[[RunOf], FollowedRun]) -> list[RunRow]:
     """All runs, the newest first.
 
     Parameters
@@ -61,11 +71,10 @@ def told_runs(session: Session, follow: Callable[[str], FollowedRun]) -> list[Ru
     """
     jobs = session.runs()
     places = places_of(jobs)
-    # A run that was gone on with has several jobs, of which the newest counts.
-    newest: dict[str, RunInfo] = {}
-    for found in jobs:
-        newest.setdefault(found.run, found)
-    return [_row(session, job, places.get(job.job), follow(job.run)) for job in newest.values()]
+    return [
+        _row(session, job, places.get(job.job), follow((job.submitter, job.run)))
+        for job in newest_jobs(jobs)
+    ]
 
 
 def _row(session: Session, job: RunInfo, place: int | None, followed: FollowedRun) -> RunRow:
@@ -95,7 +104,7 @@ class SubmitterView:
     def __init__(self, kit: Kit) -> None:
         self._kit = kit
         self._session: Session | None = None
-        self._followed: dict[str, FollowedRun] = defaultdict(FollowedRun)
+        self._followed: dict[RunOf, FollowedRun] = defaultdict(FollowedRun)
 
     def look(self) -> FederationView:
         try:

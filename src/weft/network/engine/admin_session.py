@@ -123,6 +123,18 @@ def places_of(jobs: Iterable[RunInfo]) -> dict[str, int]:
     return {one.job: place for place, one in enumerate(in_order(known), 1)}
 
 
+def newest_jobs(jobs: Iterable[RunInfo]) -> list[RunInfo]:
+    """Of every run the newest job, where those that come first are newer.
+
+    A run that was gone on with has several. Its name is chosen by whoever submits it: the same name
+    of another submitter is another run, and hides nobody's.
+    """
+    found: dict[tuple[str, str], RunInfo] = {}
+    for job in jobs:
+        found.setdefault((job.submitter, job.run), job)
+    return [*found.values()]
+
+
 class Session:
     """A session with the coordinator's server; as a context, it closes at the end.
 
@@ -291,7 +303,16 @@ def _trouble(error: Exception) -> NoCoordinator:
     )
 
 
-__all__ = ["NoCoordinator", "RunInfo", "Session", "Unreachable", "info_of", "is_over", "places_of"]
+__all__ = [
+    "NoCoordinator",
+    "RunInfo",
+    "Session",
+    "Unreachable",
+    "info_of",
+    "is_over",
+    "newest_jobs",
+    "places_of",
+]
 
 # ── abandoning a run ──────────────────────────────────────────────────────────────────────────────
 
@@ -322,10 +343,16 @@ class AbandonRequest:
         WeftError
             It could not be abandoned; the text says why.
         """
-        jobs = [found for found in self.session.runs() if found.run == self.run]
+        jobs = [
+            found
+            for found in self.session.runs()
+            # Another's of the same name is not meant, nor could it be stopped.
+            if found.run == self.run and found.submitter in ("", self.session.submitter)
+        ]
         if not jobs:
             raise ConfigError(
-                f"the coordinator knows no run '{self.run}'; weft status lists what there is"
+                f"the coordinator knows no run '{self.run}' of yours; weft status lists what there "
+                "is, with who submitted it and may give it up"
             )
         if not self.session.connected():
             raise ConfigError("no party is connected, so none could be told; wait until one is")
