@@ -17,7 +17,7 @@ import pytest
 from scipy.special import expit
 
 from weft.data import Tile
-from weft.errors import WeftError
+from weft.errors import ProtocolError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import OPEN, Terms
 from weft.privacy.ledger.run_booking import Ledger
@@ -245,6 +245,25 @@ def test_the_hessian_tells_no_undecided_sample(attack, monkeypatch, record):
 
 
 MADE_UP = 4
+
+
+def test_who_leaves_once_sums_for_guards_are_read_is_in_ledgers(tmp_path, monkeypatch):
+    """Else anybody reads how undecided samples are at as many models as it begins, and unseen."""
+    block, labels = scene()
+    tiles = {
+        "a": tile(block, labels, slice(None), slice(0, 3), labelled=False),
+        "b": tile(block, labels, slice(None), slice(3, 6)),
+    }
+    ledger, asked = Ledger(tmp_path), msgspec.structs.replace(ASKED, gap=0.1)
+
+    def leave(self, told):
+        raise ProtocolError("b leaves")
+
+    monkeypatch.setattr(party_curvatures.CurvatureShares, "_too_decided", leave)
+    federation = Federation(tiles, Preprocessing(intercept=False), terms=OPEN, ledger=ledger)
+    with pytest.raises(ProtocolError, match="leaves"):
+        federation.train(msgspec.structs.replace(asked, second_moments=("hessian",)))
+    assert ledger.book("a").read().numbers["models"].numbers.min() > 0
 
 
 def guessed(ledger, runs, seed=3, alone=0):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.special import expit
+from scipy.special import expit, logit
 from sealed_runs import ALL
 from test_sealed_offsets import tiles_of
 
@@ -13,11 +13,12 @@ from weft.errors import ConfigError
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import Terms
-from weft.solvers.sealed.exponential_series import ExponentialSeries
-from weft.solvers.sealed.large_means import BROAD, STEEP, MeanCaps, MeanCount, mean_counts
+from weft.solvers.sealed.exponential_series import MOST_DOUBLINGS, ExponentialSeries
+from weft.solvers.sealed.large_means import BROAD, STEEP, MeanCaps, MeanCount, mean_counts, surely
 from weft.solvers.sealed.party_curvatures import CurvatureShares
 from weft.solvers.sealed.reader_groups import ROWS_PER_NUMBER
-from weft.solvers.sealed.second_moment_guard import refuse_combinations
+from weft.solvers.sealed.second_moment_guard import refuse_combinations, tells_gradient
+from weft.solvers.sealed.table_positions import Place, WholeTable
 from weft.solvers.settings import Settings
 
 ROWS = 400
@@ -104,6 +105,40 @@ def test_no_row_has_more_than_its_share_of_what_passes(spread):
     assert passed > 0 if spread < 2 else passed < 40
 
 
+def test_a_group_that_needs_fewer_rows_has_no_larger_row():
+    """Caps are chosen for 40 columns; whoever has one of them needs the fewest rows of all."""
+
+    class Table:
+        n_columns, n_rows, places = 40, 100, ()
+
+    caps = MeanCaps.of(Table(), 2, ExponentialSeries(4.0))
+    scores = np.full(100, np.log(0.045))
+    scores[0] = caps.high - 0.01
+    count, means = expit(scores - caps.low).sum(), np.exp(scores)
+    needed = ROWS_PER_NUMBER * 2
+    assert count > needed
+    assert means.max() / means.sum() > 1 / (2 * np.sqrt(needed))
+    assert caps.rows_alike(count) < needed
+    # Where caps are chosen for, nothing changes.
+    enough = ROWS_PER_NUMBER * Table.n_columns
+    assert caps.rows_alike(enough) == pytest.approx(enough)
+
+
+@pytest.mark.parametrize("noise", [-4.0, 0.0, 4.0])
+def test_what_is_taken_for_sure_is_no_more_than_there_is(noise):
+    assert surely(40.0 + noise, ROWS, 2, 4.0) <= 40.0
+
+
+@pytest.mark.parametrize("doublings", range(-MOST_DOUBLINGS, MOST_DOUBLINGS + 1))
+def test_counts_of_any_mean_need_many_samples_for_a_gradient(doublings):
+    digits = ExponentialSeries(4.0, doublings).label_digits
+    assert 0 < digits <= 0.5
+    columns = np.arange(3)
+    for rows, told in ((95 * 3, False), (96 * 3, digits == 0.5)):
+        table = WholeTable(rows, 3, (Place(np.arange(rows), columns),))
+        assert tells_gradient(table, rows, 1, digits) is told
+
+
 def test_even_means_have_a_hessian_and_one_that_dominates_has_none(even, uneven):
     trained, scores, _ = even
     block = np.c_[exposed(1.0)[0], np.ones(ROWS)]
@@ -139,6 +174,16 @@ def test_all_that_is_opened_are_two_counts_to_which_no_row_adds_more_than_one(ev
         assert abs(found[2] - expit(6 * (scores - centre - high)).sum()) <= 0.126
     # The mean that dominates counts as one, however large it is.
     assert 0.8 < found[2] < 1.2
+
+
+def test_the_upper_count_tells_a_score_whose_offset_was_chosen_for_it():
+    """Admitted: whoever chooses exposures brings one sample near the cap, and reads its score."""
+    cap = ROWS / (4 * np.sqrt(ROWS_PER_NUMBER * LEAST))
+    trained, scores, (told, _) = train(0.6 * cap)
+    assert trained.second_moments.hessian is None
+    count = told[-1] * 2.0 ** -mean_counts(4.0)[STEEP].digits(ROWS).total + 0.5 * ROWS
+    read = np.log(cap) + logit(np.clip(count, 0.01, 0.99)) / 6
+    assert abs(read - scores[0]) < 0.1
 
 
 def test_columns_of_which_one_row_has_much_are_refused_before_anything_is_dealt():

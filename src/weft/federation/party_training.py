@@ -208,6 +208,7 @@ class PartyTraining:
             wide_models=self._terms.allow_exposure or self._consent.alone(view.n_parties),
             foresee_models=partial(ledger.foresee_numbers, "models"),
             foresee_moments=partial(ledger.foresee_numbers, "moments"),
+            book_model=ledger.note_model,
             judge_folds=ledger.judge_folds,
             book_scores=self._book_scores,
             openings=self._keyring.opening_pads() if algorithm.shares else None,

@@ -161,8 +161,10 @@ class ExponentialSeries:
         """Binary digits that counts have, of half of the samples: the others may have no events.
 
         Of counts of a small mean m that is m·log₂(e/m) each, as many as it takes to say which of
-        them are not zero; of others at least one.
+        them are not zero; of others at least one, and above e the formula would be negative.
         """
+        if self.doublings >= 0:
+            return 0.5
         return 0.5 * min(1.0, self.scale * (math.log2(math.e) - self.doublings))
 
     def loss_digits(self, rows: int, label: float, weight: float) -> int:

@@ -127,6 +127,15 @@ class MeanCaps:
     def of_count(self, name: str) -> float:
         return self.low if name == BROAD else self.high
 
+    def rows_alike(self, count: float) -> float:
+        """How many rows have a part where the lower cap goes into means so often, at least.
+
+        A group whose readers have few columns needs fewer rows than caps were chosen for, and one
+        row could have more than 1/(2√k) of the few: so these k are counted by the share C/(nc).
+        """
+        parts = max(count, 0.0)
+        return min(parts, (0.5 * parts * math.exp(self.low - self.high)) ** 2)
+
 
 def upper_cap(table: WholeTable, least: int) -> float:
     """C, in usual means."""
@@ -138,6 +147,11 @@ def _rows(table: WholeTable, least: int) -> tuple[int, int]:
     """The fewest rows that entries are about, and how many of them must have a part."""
     fewest = min(len(rows) for rows in row_groups(table))
     return fewest, ROWS_PER_NUMBER * max(table.n_columns, least)
+
+
+def surely(told: float, rows: int, parties: int, reach: float) -> float:
+    """The count of means at the lower cap over so many rows, at least, of which this was told."""
+    return told - _NOISE * parties - mean_counts(reach)[BROAD].error(rows)
 
 
 def is_beyond(told: float, rows: int, reach: float) -> bool:

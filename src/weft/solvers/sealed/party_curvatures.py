@@ -15,7 +15,7 @@ from weft.protocol.message import malformed
 from weft.solvers.party_context import PartyContext
 from weft.solvers.sealed.curvature_series import CURVATURES, CurvatureSeries
 from weft.solvers.sealed.exponential_series import ExponentialSeries
-from weft.solvers.sealed.large_means import BROAD, STEEP, MeanCaps, is_beyond, mean_counts
+from weft.solvers.sealed.large_means import BROAD, STEEP, MeanCaps, is_beyond, mean_counts, surely
 from weft.solvers.sealed.masked_sine_kernels import add_waves
 from weft.solvers.sealed.messages import BendsReply, BendsRequest
 from weft.solvers.sealed.moment_digits import (
@@ -159,18 +159,20 @@ class CurvatureShares(SealedParty):
 
     def _too_few_means(self, told: Words, series: ExponentialSeries) -> bool:
         groups, rows, least = row_groups(self._whole), self._whole.n_rows, self._context.min_batch
-        counts = mean_counts(series.reach)
+        counts, parties = mean_counts(series.reach), self._parties
+        caps = MeanCaps.of(self._whole, self._view.min_batch, series)
         sums = self._pads.take_off(told, len(groups) + 1, self._sums_label).view(np.int64)
         values = sums * 2.0 ** -counts[BROAD].digits(rows).total
         # A row is at half of what it adds where its mean is at the cap.
         found = [
-            float(value) + 0.5 * len(some) - counts[BROAD].error(len(some))
+            surely(float(value) + 0.5 * len(some), len(some), parties, series.reach)
             for value, some in zip(values[:-1], groups, strict=True)
         ]
         beyond = float(values[-1]) + 0.5 * rows
         if least > 1 and is_beyond(beyond, rows, series.reach):
             return True
-        return too_decided(self._view, self._whole, found, least, weighed=False)
+        alike = [caps.rows_alike(count) for count in found]
+        return too_decided(self._view, self._whole, alike, least, weighed=False)
 
     @property
     def _most_weight(self) -> float:

@@ -233,6 +233,8 @@ class SealedMomentsParty(CurvatureShares):
         self._cut_share, self._slope_serial = shares, self._serial
         masks = self._mask("weights", *shares.shape)
         self._sums_label = f"{self._label()} sums"
+        # All read sums now, and may leave before there is a model to book.
+        self._context.book_model()
         return WeightsReply(
             weights=self._hide(shares - masks),
             sums=self._pads.put_on(self._sums_of(shares[0]), self._sums_label),
