@@ -134,7 +134,9 @@ def refuse_combinations(cells: Floats, least: int, heaviest: float = 1.0) -> Non
     ``heaviest``: how many times as much as others a row may weigh in them; then, too, no row shall
     have more than half of a combination.
     """
-    if stands_for_few(cells, least) or largest_part(cells) > 1.0 / (1.0 + heaviest):
+    # Where all weigh alike, one row of fewer than least has no more than half.
+    heavy = heaviest > 1.0 and largest_part(cells) > 1.0 / (1.0 + heaviest)
+    if heavy or stands_for_few(cells, least):
         raise ConfigError(_COMBINED)
 
 
