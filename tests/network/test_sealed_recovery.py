@@ -39,10 +39,12 @@ SETTINGS = Settings(
     patience=30.0,
     second_moments=("hessian", "gram"),
 )
+#: Weights stand in the place of curvatures in the Hessian of a squared loss, not of this one.
+SQUARED = messages.SAMPLE_WEIGHTS.name
 PHASES = {
     *(phase.name for phase in vars(messages).values() if isinstance(phase, messages.Phase)),
     RELEASE.name,
-}
+} - {SQUARED}
 #: What becomes of the first letters of a phase: a party dies in the middle of its work, and the
 #: coordinator before or after one is worked on. Something else besides, in some phase.
 ALWAYS = (("killed within", "crash before"), ("killed within", "crash after"))
@@ -81,7 +83,7 @@ def tiles():
     }
 
 
-def run_with_faults(folder, held, keys, memories):
+def run_with_faults(folder, held, keys, memories, how=HOW, settings=SETTINGS, fates=FATES):
     reader = Identity.new()
 
     def maker(name):
@@ -91,13 +93,14 @@ def run_with_faults(folder, held, keys, memories):
                 Party(
                     name, held[name], keys=keys[name], cipher="pad", terms=OPEN,
                     readers={"here": reader.public}, memory=request.memory,
+                    sample_columns=how.sample_columns,
                 )
             )  # fmt: skip
 
         return make
 
-    transport = FatesByPhase([Place(name, folder / name, maker(name)) for name in held], FATES)
-    outcome, crashes = run_to_end(folder, transport, HOW, SETTINGS, RUN)
+    transport = FatesByPhase([Place(name, folder / name, maker(name)) for name in held], fates)
+    outcome, crashes = run_to_end(folder, transport, how, settings, RUN)
     return opened(outcome, reader, keys, RUN), outcome, transport, crashes
 
 
@@ -134,6 +137,32 @@ def test_every_death_in_every_phase_ends_in_the_bits_of_one_process(tmp_path):
     np.testing.assert_allclose(other.coef, model.coef, atol=1e-3)
     assert theirs.hessian.tobytes() != moments.hessian.tobytes()
     np.testing.assert_allclose(theirs.hessian, moments.hessian, atol=1e-3)
+
+
+def test_deaths_leave_a_hessian_that_weighs_squares_as_it_is(tmp_path):
+    rng, names = np.random.default_rng(9), ["a", "b", "w"]
+    block = np.column_stack([rng.normal(size=(60, 2)), rng.uniform(0.5, 2.0, 60)])
+    labels, ids = block[:, 0] + rng.normal(size=60), np.array([f"p{n}" for n in range(60)])
+    held = {
+        name: [Tile.make(ids[rows], names, block[rows], labels[rows])]
+        for name, rows in (("north", slice(0, 30)), ("south", slice(30, 60)))
+    }
+    how = Preprocessing(intercept=True, scaling="none", weight="w")
+    asked = {"loss": "squared", "class_weight": None, "folds": 0, "second_moments": ("hessian",)}
+    settings = msgspec.structs.replace(SETTINGS, **asked)
+    fates = dict.fromkeys((SQUARED, messages.CELLS.name), FATES[messages.CELLS.name])
+    keys, memories = ephemeral_keys(tuple(held)), {}
+    released, _, transport, crashes = run_with_faults(
+        tmp_path, held, keys, memories, how, settings, fates
+    )
+    assert crashes == len(fates)
+    assert transport.letters[SQUARED] > 2
+    found = released.second_moments
+    # What one party sealed twice under other masks would add up to random words.
+    x = np.column_stack([block[:, :2], np.ones(60)])
+    order = [["a", "b"].index(name) for name in found.names[:-1]] + [2]
+    expected = (x.T @ (block[:, 2:] * x))[np.ix_(order, order)] / 60
+    np.testing.assert_allclose(found.hessian[0], expected, atol=1e-4)
 
 
 def test_no_model_leaves_without_the_share_of_everyone(monkeypatch):
