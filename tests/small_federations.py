@@ -8,7 +8,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from weft.crypto.ciphers.sum_blocks import Incoming
+from weft.crypto.ciphers.cipher_inputs_outputs import Incoming
 from weft.data import Split, Table, Tile, pool
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.messages import START, ReleaseRequest, StartRequest

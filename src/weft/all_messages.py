@@ -6,7 +6,7 @@ import logging
 from types import ModuleType
 
 import weft.federation.check_messages
-import weft.federation.column_messages
+import weft.federation.columns.messages
 import weft.federation.describe_messages
 import weft.federation.messages
 import weft.federation.told_column_messages
@@ -22,7 +22,7 @@ from weft.protocol.request_reply import declared_phases
 
 _OWN = (
     weft.federation.messages,
-    weft.federation.column_messages,
+    weft.federation.columns.messages,
     weft.federation.check_messages,
     weft.federation.describe_messages,
     weft.federation.told_column_messages,

@@ -95,7 +95,7 @@ def run(
     With --baselines the same local steps are also taken by every party alone, by FedProx on the
     blocks that all parties have, and, for a scene, on all data in one place.
     """
-    from weft.protocol.recording import Head
+    from weft.protocol.recording_file import Head
     from weft.report.recording_placement import place, recording
     from weft.storage.atomic_folder import building, refuse_existing
     from weft_neural.command_output import RoundLine, tell_neural

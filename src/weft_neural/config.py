@@ -41,7 +41,7 @@ from typing import ClassVar
 import msgspec
 
 from weft.config.check_data_sources import check_files, check_left_to_sites
-from weft.config.common_config import (
+from weft.config.federation_config import (
     FederationConfig,
     participation_in,
     read_content,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from weft.network.run_description import Task
-from weft.protocol.recording import Head
+from weft.protocol.recording_file import Head
 from weft_neural.settings import NeuralSettings
 
 

@@ -17,7 +17,7 @@ from weft.data.columns.column_rules import ColumnRule
 from weft.data.columns.declared_cells import CategoryCells, DeclaredColumns
 from weft.data.tile import Tile
 from weft.errors import ProtocolError
-from weft.federation.column_messages import (
+from weft.federation.columns.messages import (
     JOIN_LEVELS,
     LIST_COLUMNS,
     TAKE_LEVELS,

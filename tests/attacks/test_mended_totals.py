@@ -13,7 +13,7 @@ from scene import by_rows, table_of
 from staging import FastStage, Stage, Total, scalars
 from without_rings import NEWEST
 
-from weft.crypto.ciphers import sum_masks
+from weft.crypto.ciphers import contribution_masks
 from weft.crypto.ciphers.block_format import KIND_CODES, Carried, read_block
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Preprocessing
@@ -24,7 +24,7 @@ LEFT, ALL = 2, 3
 FAST = Settings(lam=0.01, loss="logistic", solver="lbfgs", gap=None, iterations=6)
 
 
-class Ordinary(sum_masks.Contributed):
+class Ordinary(contribution_masks.Contributed):
     """What was told for any sum, as if others were to be had of those who are left."""
 
     alone = property(lambda told: False)

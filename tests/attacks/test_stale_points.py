@@ -13,7 +13,7 @@ from scene import by_rows, table_of
 from staging import Stage, scalars
 
 from weft.errors import ProtocolError
-from weft.solvers.rounds.gap_certificate import PointParty
+from weft.solvers.rounds.point_certificate import PointParty
 from weft.solvers.settings import Settings
 
 SETTINGS = Settings(

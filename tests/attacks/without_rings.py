@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.crypto.ciphers.block_format import ID_BITS
-from weft.crypto.ciphers.sum_masks import SumMasks
+from weft.crypto.ciphers.contribution_masks import SumMasks
 from weft.crypto.pads.mask_ring import MaskRing
 
 #: No pad id is newer.

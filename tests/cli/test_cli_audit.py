@@ -15,7 +15,7 @@ from rich.cells import cell_len
 from weft.cli.console import ProgressLine
 from weft.protocol import LocalChannel, Message, Phase, Recorded
 from weft.protocol.field_visibility import record
-from weft.protocol.recording import Head, Recorder, Recording, RecordingError
+from weft.protocol.recording_file import Head, Recorder, Recording, RecordingError
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 

@@ -16,7 +16,7 @@ from weft.guards.terms import is_pilot
 from weft.network.join_settings import JoinSettings, keep_revocations, roster_pins
 from weft.privacy.agreement import read_card, read_roster
 from weft.privacy.agreement.roster_files import read_revocation
-from weft.protocol.recording import Recording
+from weft.protocol.recording_file import Recording
 from weft.storage import atomic_files as storage
 
 pytestmark = pytest.mark.usefixtures("no_pictures")

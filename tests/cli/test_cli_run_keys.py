@@ -10,7 +10,7 @@ from weft.errors import ConfigError
 from weft.federation.joint_prediction import predict_scores
 from weft.federation.local_federation import Federation
 from weft.federation.model import load_model
-from weft.protocol.recording import Recording
+from weft.protocol.recording_file import Recording
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 

@@ -24,9 +24,9 @@ from weft.data import SPLITS, Table, Tile
 from weft.federation.local_federation import Federation
 from weft.protocol.shared_fields import PadLinks, SumRequest
 from weft.solvers.settings import Settings
+from weft.sums.coordinator_totals import RunningTotals
 from weft.sums.party_contribution import Contribution, Wire
 from weft.sums.posted_values import LatestValues, Proposals
-from weft.sums.running_totals import RunningTotals
 from weft.sums.shared_slot_layout import Layout
 
 SIGN = 1 << 63

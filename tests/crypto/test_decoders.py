@@ -30,8 +30,8 @@ from weft.crypto.ciphers.block_format import (
     read_knots,
     words_of,
 )
+from weft.crypto.ciphers.cipher_inputs_outputs import check_older, linked
 from weft.crypto.ciphers.paillier_scheme import PaillierSecret, PaillierTotals
-from weft.crypto.ciphers.sum_blocks import check_older, linked
 from weft.crypto.keys import KeysError, load_keys, new_keys, read_public
 from weft.crypto.party_key_pairs import Identity, PublicIdentity
 from weft.crypto.secret_bytes import Secret

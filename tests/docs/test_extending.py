@@ -32,7 +32,7 @@ from weft.guards import Terms, terms
 from weft.losses import LOSSES, get_loss, register_loss
 from weft.privacy.audit.recording_audit import audit
 from weft.protocol import Nothing, Request
-from weft.protocol.recording import Head, entries_of
+from weft.protocol.recording_file import Head, entries_of
 from weft.solvers.algorithm_choice import ALGORITHMS
 from weft.solvers.base import Coordinator
 from weft.solvers.common_messages import FORGET, SAVE, ForgetRequest, SaveRequest

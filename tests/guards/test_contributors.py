@@ -19,7 +19,7 @@ from weft.guards import Terms
 from weft.solvers.hyfdca import coordinator as hyfdca
 from weft.solvers.participation import Contributors
 from weft.solvers.settings import Settings
-from weft.sums.running_totals import RunningTotals
+from weft.sums.coordinator_totals import RunningTotals
 
 DIGITS = table_of("digits", 300)
 SMALL = table_of("breast_cancer", 12)

@@ -16,7 +16,7 @@ from weft.network.network_channel import NetworkChannel, Timeouts
 from weft.network.presence_replay import Presence, ReplayedPresence
 from weft.network.transport_interface import Stopped
 from weft.protocol import Failure, LocalChannel, Request, pack
-from weft.protocol.recording import entries_of
+from weft.protocol.recording_file import entries_of
 from weft.storage.atomic_files import StorageError
 from weft.storage.journal import Journal
 

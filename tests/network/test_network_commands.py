@@ -45,7 +45,7 @@ from weft.solvers.settings import Settings
 from weft.storage.atomic_files import StorageError
 
 #: The module; its package has the command under that name.
-following = import_module("weft.cli.follow_run")
+following = import_module("weft.cli.submit_and_follow")
 console = import_module("weft.cli.console")
 TABLE = "id,age,y\na,1,0\nb,2,1\nc,3,1\n"
 

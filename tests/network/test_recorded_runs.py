@@ -24,7 +24,7 @@ from weft.network.run_results import FILES, RESULTS
 from weft.privacy.agreement import Card, write_roster
 from weft.privacy.agreement.roster_files import draft_roster
 from weft.protocol.channel import Recorded
-from weft.protocol.recording import MESSAGES, Recorder, Recording
+from weft.protocol.recording_file import MESSAGES, Recorder, Recording
 from weft.solvers.settings import Settings
 from weft.storage.journal import Journal
 

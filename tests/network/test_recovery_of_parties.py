@@ -25,7 +25,7 @@ from weft.network import network_channel as channel
 from weft.network.network_channel import NetworkChannel
 from weft.network.presence_replay import ReplayedPresence
 from weft.privacy.audit.recording_audit import audit
-from weft.protocol.recording import Head, entries_of
+from weft.protocol.recording_file import Head, entries_of
 from weft.solvers.settings import Settings
 from weft.storage.journal import Journal
 

@@ -16,7 +16,7 @@ from weft.privacy.audit.recording_audit import audit
 from weft.protocol.field_visibility import Form
 from weft.protocol.message import SCALAR_BYTES
 from weft.protocol.message_bytes import pack
-from weft.protocol.recording import Head, entries_of
+from weft.protocol.recording_file import Head, entries_of
 from weft.sums.scalar_sums import add_scalars
 from weft_neural.settings import NeuralSettings
 

@@ -19,7 +19,7 @@ from weft.privacy.audit.recording_audit import CHECKS, audit
 from weft.protocol import LocalChannel
 from weft.protocol.field_visibility import Form
 from weft.protocol.message import SCALAR_BYTES
-from weft.protocol.recording import Head, entries_of
+from weft.protocol.recording_file import Head, entries_of
 from weft.solvers.base import Checkpointing
 from weft.solvers.settings import Settings
 

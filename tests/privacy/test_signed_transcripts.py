@@ -14,7 +14,7 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.privacy.audit.recording_audit import audit
 from weft.privacy.audit.signed_transcripts import SignatureAudit
 from weft.protocol.message_bytes import pack
-from weft.protocol.recording import Entry, Head, entries_of
+from weft.protocol.recording_file import Entry, Head, entries_of
 from weft.protocol.transcript import Transcript, reply_hash, signed_bytes
 from weft.solvers.settings import Settings
 

@@ -19,7 +19,7 @@ from weft.federation.local_federation import Federation
 from weft.guards import Terms
 from weft.privacy.audit.recording_audit import audit
 from weft.protocol import LocalChannel, Request
-from weft.protocol.recording import Head, entries_of
+from weft.protocol.recording_file import Head, entries_of
 from weft.solvers.hyfdca.messages import STEP
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.lbfgs_solver import Lbfgs

@@ -19,7 +19,7 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.privacy.audit.recording_audit import audit
 from weft.protocol import fields_of, phase_named
 from weft.protocol.message import declared
-from weft.protocol.recording import Head, entries_of
+from weft.protocol.recording_file import Head, entries_of
 from weft.solvers.algorithm_choice import ALGORITHMS
 from weft.solvers.base import Checkpointing
 from weft.solvers.rounds.coordinator import RoundCoordinator

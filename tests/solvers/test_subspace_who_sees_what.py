@@ -17,7 +17,7 @@ from weft.privacy.audit.field_checks import meaning_of
 from weft.privacy.audit.recording_audit import audit
 from weft.protocol.field_visibility import Form
 from weft.protocol.message import SCALAR_BYTES
-from weft.protocol.recording import Head, entries_of
+from weft.protocol.recording_file import Head, entries_of
 
 PREPARATION = Preprocessing(intercept=True, scaling="standard", unit_rows=True)
 BLOCKS = tuple(KIND_CODES)

@@ -18,8 +18,8 @@ from sum_messages import SumsReply, new_request
 from weft.crypto import Adder, FixedPoint
 from weft.crypto.ciphers.block_format import pack_block, read_block, tag_bytes, words_of
 from weft.crypto.ciphers.cipher import Plain
+from weft.crypto.ciphers.cipher_inputs_outputs import WHAT, Incoming
 from weft.crypto.ciphers.pad import Pad
-from weft.crypto.ciphers.sum_blocks import WHAT, Incoming
 from weft.crypto.fixed_point import LEAST_BITS
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.mask_neighbours import attendance
@@ -30,12 +30,12 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.matching.cohorts import build_axis
 from weft.protocol.shared_fields import SumRequest
 from weft.solvers.settings import Settings
+from weft.sums.coordinator_totals import RunningTotals
 from weft.sums.gap_certificate import FrozenPair
 from weft.sums.masked_maxima import ROUNDS, extend, keys_of, reached, values_of
 from weft.sums.messages import DigitRequest
 from weft.sums.party_contribution import Contribution, Wire
 from weft.sums.posted_values import Changes, LatestValues, Proposals
-from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars, over_attending, pack_scalars
 from weft.sums.shared_slot_layout import Layout
 

@@ -62,7 +62,7 @@ def audit(
     from weft.cli.console import say_json
     from weft.errors import ConfigError
     from weft.privacy.audit.recording_audit import audit as go_through
-    from weft.protocol.recording import MESSAGES, Recording
+    from weft.protocol.recording_file import MESSAGES, Recording
 
     if run.is_dir() and not (run / MESSAGES).exists():
         raise ConfigError(
@@ -176,7 +176,7 @@ def _parties(found: Audit) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from weft.crypto.ciphers.sum_blocks import WHAT
+    from weft.crypto.ciphers.cipher_inputs_outputs import WHAT
 
     kinds = [kind for kind in WHAT if any(kind in v.opened for v in found.parties.values())]
     grid = Table(

@@ -125,7 +125,7 @@ def _described_by_sites(
     from weft.network.engine import require_engine
 
     require_engine()
-    from weft.cli.follow_run import followed_run
+    from weft.cli.submit_and_follow import followed_run
     from weft.config.read_config import read_config
     from weft.network.describe_job import (
         make_correlation_run,

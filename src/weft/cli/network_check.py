@@ -15,7 +15,7 @@ def check_over_network(config: Path, kit: Path, resume: str | None, *, json: boo
     from weft.network.engine import require_engine
 
     require_engine()
-    from weft.cli.follow_run import followed_run
+    from weft.cli.submit_and_follow import followed_run
     from weft.config.read_config import read_config
     from weft.network.check_job import make_check, read_check
     from weft.network.kits.open_kit import Kit

@@ -174,7 +174,7 @@ def _over_network(
     from weft.network.engine import require_engine
 
     require_engine()
-    from weft.cli.follow_run import followed_run
+    from weft.cli.submit_and_follow import followed_run
     from weft.config.read_config import read_config
     from weft.crypto.keys import load_keys
     from weft.errors import ConfigError
@@ -205,7 +205,7 @@ def _joint_scores(
     from weft.config.read_prediction_samples import insist_on_overlap, read_joint_samples
     from weft.federation.joint_prediction import predict_scores
     from weft.federation.predictions import Predictions
-    from weft.protocol.recording import Head
+    from weft.protocol.recording_file import Head
     from weft.report.recording_placement import recorded_to
 
     plan = read_config(config)

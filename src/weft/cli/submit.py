@@ -58,7 +58,7 @@ def submit(
 
     require_engine()
     from weft.cli.console import say, say_json
-    from weft.cli.follow_run import followed_run
+    from weft.cli.submit_and_follow import followed_run
     from weft.config.read_config import read_any_config
     from weft.errors import ConfigError
     from weft.network.installed_job_kinds import kind_of_config

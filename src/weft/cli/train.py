@@ -80,7 +80,7 @@ def train(
     from weft.config.read_config import read_config
     from weft.federation.local_federation import Federation
     from weft.privacy.ledger.exposure_text import exposure_remarks
-    from weft.protocol.recording import Head
+    from weft.protocol.recording_file import Head
     from weft.report.holdings_groups import feature_sets
     from weft.report.majority_class import majority_share
     from weft.report.recording_placement import place, recording

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from weft.config.near_misses import near_misses
+from weft.config.mismatches_across_parties import near_misses
 from weft.config.read_config import Config
 from weft.config.schema import DataSection, LinearFile, ModelSection, PartySection
 from weft.data.file_findings import Finding, Findings, by_severity, merged_settings, toml_line

@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Protocol, get_args, runtime_checkable
 import msgspec
 
 from weft.config.check_data_sources import check_deployed, check_sources
-from weft.config.common_config import (
+from weft.config.compare_overrides import check_told
+from weft.config.federation_config import (
     FederationConfig,
     participation_in,
     read_content,
@@ -19,8 +20,7 @@ from weft.config.common_config import (
     terms_of,
     tiles_of,
 )
-from weft.config.compare_overrides import check_told
-from weft.config.near_misses import near_misses
+from weft.config.mismatches_across_parties import near_misses
 from weft.config.schema import DataSection, LinearFile
 from weft.config.strict_reading import checked, naming
 from weft.config.write_split_federation import cut_table

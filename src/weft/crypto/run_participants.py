@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from weft.array_types import Ints
+from weft.crypto.ciphers.contribution_masks import SumMasks
 from weft.crypto.ciphers.known_ciphers import new_cipher
-from weft.crypto.ciphers.sum_masks import SumMasks
 from weft.crypto.key_messages import RunKeys, signed_content
 from weft.crypto.pads.mask_ring import CohortHolders
 from weft.crypto.pair_secrets import PairSecrets

@@ -21,8 +21,8 @@ from weft.guards.terms import Matching
 from weft.matching.coordinator import meet
 from weft.matching.holding_map import Overlap
 from weft.protocol import Channel
+from weft.sums.coordinator_totals import RunningTotals
 from weft.sums.masked_maxima import units_above
-from weft.sums.running_totals import RunningTotals
 from weft.sums.shared_slot_layout import Layout
 
 

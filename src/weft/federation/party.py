@@ -333,9 +333,9 @@ class Party:
     def _tells(self, phase: Phase[Any, Any], reply: Message) -> bool:
         """Whether a reply counts as taking part in training.
 
-        Whatever the solver, feature sums are in the field ``v`` (`weft.sums.running_totals`). So do
-        counts of held-out scores. On
-        shares, totals over all samples are told from the beginning to the model.
+        Whatever the solver, feature sums are in the field ``v``
+        (`weft.sums.coordinator_totals`). Counts of held-out scores count as well. On shares,
+        totals over all samples are told from the beginning to the model.
         """
         on_shares = self._seat.announced and phase.name in self._answers
         told = getattr(reply, "v", None) is not None or phase.name == EVALUATE.name

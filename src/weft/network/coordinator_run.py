@@ -21,7 +21,7 @@ from weft.network.run_description import Task
 from weft.network.run_progress import IterationRecord, Progress
 from weft.network.run_results import RESULTS
 from weft.network.transport_interface import Transport
-from weft.protocol.recording import MESSAGES, Recorder
+from weft.protocol.recording_file import MESSAGES, Recorder
 from weft.storage.atomic_files import locked, write_private
 from weft.storage.atomic_folder import building
 from weft.storage.journal import Journal

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     # The coordinator must load neither tables nor secrets.
     from rich.table import Table
 
-    from weft.config.common_config import FederationConfig
+    from weft.config.federation_config import FederationConfig
     from weft.crypto.party_key_pairs import PublicIdentity
     from weft.crypto.replay_log import Memory
     from weft.network.site_member import SiteMember

@@ -13,7 +13,7 @@ from weft.guards.terms import OPEN, Matching, Terms
 from weft.matching.holding_map import Overlap
 from weft.protocol import Fields, Message, fields_of
 from weft.protocol.field_visibility import texts
-from weft.protocol.recording import Head
+from weft.protocol.recording_file import Head
 from weft.solvers.algorithm_choice import resolve
 from weft.solvers.settings import Settings
 

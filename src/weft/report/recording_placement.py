@@ -9,7 +9,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from weft.errors import ConfigError
-from weft.protocol.recording import MESSAGES, Head, Recorder
+from weft.protocol.recording_file import MESSAGES, Head, Recorder
 from weft.storage.atomic_files import StorageError, replacing
 
 

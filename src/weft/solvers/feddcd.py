@@ -30,7 +30,7 @@ from weft.solvers.rounds.coordinator_state import RoundsState, Step
 from weft.solvers.rounds.messages import LOCAL, MERGE, Model, RoundReply, RoundRequest, StepPhase
 from weft.solvers.rounds.party import Handler, RoundParty
 from weft.solvers.settings import Settings
-from weft.sums.running_totals import RunningTotals
+from weft.sums.coordinator_totals import RunningTotals
 
 # ── a party's own problem ──────────────────────────────────────────────────────────────
 

@@ -17,6 +17,7 @@ from weft.crypto import Adder
 from weft.errors import ConfigError
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Phase
+from weft.sums.coordinator_totals import RunningTotals
 from weft.sums.masked_maxima import (
     EXPONENT_ROUNDS,
     ROUNDS,
@@ -42,7 +43,6 @@ from weft.sums.messages import (
     RowNormsRequest,
     ScaleRowsRequest,
 )
-from weft.sums.running_totals import RunningTotals
 from weft.sums.shared_slot_layout import Layout
 
 S = TypeVar("S", ExtremesRequest, MomentsRequest)

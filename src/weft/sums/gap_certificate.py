@@ -22,6 +22,7 @@ from weft.losses import Loss
 from weft.matching.party_view import PartyView
 from weft.protocol import Request
 from weft.protocol.message import malformed
+from weft.sums.coordinator_totals import RunningTotals
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.local_table import LocalTable
 from weft.sums.messages import (
@@ -37,7 +38,6 @@ from weft.sums.messages import (
 )
 from weft.sums.party_contribution import Gathering, Latest, own_slots
 from weft.sums.posted_values import LatestValues
-from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars, pack_scalars
 from weft.sums.shared_slot_layout import Layout
 

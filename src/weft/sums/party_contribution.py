@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from weft.array_types import Flags, Floats, Slots
 from weft.crypto.ciphers.block_format import MOST_PARTIES
 from weft.crypto.ciphers.cipher import Cipher
-from weft.crypto.ciphers.sum_blocks import ANY_LATER, WHAT, Incoming, Outgoing
+from weft.crypto.ciphers.cipher_inputs_outputs import ANY_LATER, WHAT, Incoming, Outgoing
 from weft.crypto.fixed_point import FixedPoint, encode_block_increment, encode_increment
 from weft.crypto.pads.known_pads_per_slot import Tails
 from weft.errors import ProtocolError

@@ -16,8 +16,8 @@ from weft.crypto.coordinator_adder import Adder
 from weft.crypto.pads.pad_chains import runs_of
 from weft.protocol.message import Message
 from weft.protocol.shared_fields import PadIds
+from weft.sums.coordinator_totals import Totals, timed
 from weft.sums.pad_bookkeeping import PadBookkeeping
-from weft.sums.running_totals import Totals, timed
 from weft.sums.shared_slot_layout import Layout
 
 

@@ -29,7 +29,7 @@ from weft.crypto.ciphers.block_format import (
     read_knots,
     word_block,
 )
-from weft.crypto.ciphers.sum_blocks import (
+from weft.crypto.ciphers.cipher_inputs_outputs import (
     WHAT,
     Incoming,
     Integers,
@@ -41,7 +41,7 @@ from weft.crypto.ciphers.sum_blocks import (
     minus_told,
     newest_in,
 )
-from weft.crypto.ciphers.sum_masks import Contributed, Encrypt, SumMasks, carried_by
+from weft.crypto.ciphers.contribution_masks import Contributed, Encrypt, SumMasks, carried_by
 from weft.crypto.mask_neighbours import Sharers
 from weft.crypto.pads.known_pads_per_slot import Tails
 from weft.crypto.pads.mask_ring import MaskRing

@@ -13,8 +13,14 @@ import numpy as np
 from weft.array_types import Flags, Floats
 from weft.crypto.ciphers.block_format import KIND_CODES, SIGN, Carried
 from weft.crypto.ciphers.cipher import Cipher
-from weft.crypto.ciphers.sum_blocks import Incoming, Integers, Outgoing, newest_in, refuse_newer
-from weft.crypto.ciphers.sum_masks import refuse_older
+from weft.crypto.ciphers.cipher_inputs_outputs import (
+    Incoming,
+    Integers,
+    Outgoing,
+    newest_in,
+    refuse_newer,
+)
+from weft.crypto.ciphers.contribution_masks import refuse_older
 from weft.crypto.pads.pad_streams import Hidden, Streams, Words, failed_check
 from weft.protocol.shared_fields import PadIds
 

@@ -28,7 +28,7 @@ from weft.data.columns.column_rules import PLAIN, rule_bytes
 from weft.data.columns.column_transformation import Transformation
 from weft.data.tile import MissingPolicy, Tile
 from weft.errors import DataError, ProtocolError
-from weft.federation.column_messages import (
+from weft.federation.columns.messages import (
     DIFFERENT,
     JOIN_LEVELS,
     LIST_COLUMNS,

@@ -24,7 +24,7 @@ from weft.network.kits.open_kit import Kit
 from weft.network.run_description import check_run
 from weft.network.run_figures import delete_figures
 from weft.network.run_results import RESULTS
-from weft.protocol.recording import MESSAGES
+from weft.protocol.recording_file import MESSAGES
 from weft.storage.atomic_files import StorageError
 
 _DAY = 86400.0

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.crypto.ciphers.block_format import Block, party_of, read_block
-from weft.crypto.ciphers.sum_blocks import WHAT
+from weft.crypto.ciphers.cipher_inputs_outputs import WHAT
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.errors import ProtocolError
 from weft.privacy.audit.field_checks import Seats, Words, field_of, is_masked
@@ -18,7 +18,7 @@ from weft.privacy.audit.signed_transcripts import SignatureAudit, Signed
 from weft.protocol.field_visibility import Form, Meaning
 from weft.protocol.message import Field, Value, checked
 from weft.protocol.metering import size_of_value
-from weft.protocol.recording import Entry, Head
+from weft.protocol.recording_file import Entry, Head
 from weft.solvers.sealed.messages import GRAM, HESSIAN
 
 #: What is checked: the sentence if all is well, and what to call that which is not.

@@ -10,7 +10,7 @@ import numpy as np
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.errors import ProtocolError
 from weft.protocol.message import Fields
-from weft.protocol.recording import Entry
+from weft.protocol.recording_file import Entry
 from weft.protocol.shared_fields import Boxes
 from weft.protocol.transcript import TRANSCRIPT_BYTES, Transcript, request_hash, signed_bytes
 

@@ -10,7 +10,7 @@ from weft.guards.terms import HIDING_CIPHERS
 from weft.privacy.audit.field_checks import fields_of
 from weft.privacy.audit.recording_audit import CHECKS
 from weft.protocol.field_visibility import Form, Meaning
-from weft.protocol.recording import Direction
+from weft.protocol.recording_file import Direction
 from weft.report.number_format import count, heading, size
 from weft.report.page.html_elements import Html, el, items, section, table
 from weft.report.page.results_data import Source

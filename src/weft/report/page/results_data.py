@@ -13,7 +13,7 @@ from weft.errors import ConfigError
 from weft.federation.model import Model, load_model
 from weft.privacy.audit.recording_audit import audit
 from weft.protocol.metering import LATENCIES
-from weft.protocol.recording import MESSAGES, Recording
+from weft.protocol.recording_file import MESSAGES, Recording
 
 #: Seconds of a round trip where neither the run nor the reader says.
 _LATENCY = LATENCIES[1]

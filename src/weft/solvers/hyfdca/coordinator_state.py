@@ -31,9 +31,9 @@ from weft.solvers.hyfdca.messages import (
 from weft.solvers.participation import CohortSpeakers, Cyclic
 from weft.solvers.settings import Settings
 from weft.storage.atomic_files import part_of
+from weft.sums.coordinator_totals import RunningTotals
 from weft.sums.gap_certificate import Certificate, FrozenPair
 from weft.sums.posted_values import LatestValues, Proposals
-from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars
 from weft.sums.shared_slot_layout import Layout
 

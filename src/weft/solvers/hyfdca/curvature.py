@@ -33,10 +33,10 @@ from weft.solvers.hyfdca.messages import (
     SpreadReply,
     SpreadRequest,
 )
+from weft.sums.coordinator_totals import RunningTotals
 from weft.sums.local_table import LocalTable, cohort_bounds
 from weft.sums.messages import RowNormsReply, RowNormsRequest
 from weft.sums.party_contribution import Wire
-from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars, over_attending, pack_scalars
 from weft.sums.shared_slot_layout import Layout
 

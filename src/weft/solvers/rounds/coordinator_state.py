@@ -14,12 +14,12 @@ from weft.protocol import Channel, Replies
 from weft.solvers.common_messages import Constants
 from weft.solvers.coordinator_state import RunState
 from weft.solvers.coordinator_visible_weights import VisibleWeights
-from weft.solvers.rounds.gap_certificate import FrozenPoint
 from weft.solvers.rounds.messages import StepPhase
+from weft.solvers.rounds.point_certificate import FrozenPoint
 from weft.solvers.settings import Settings
 from weft.storage.atomic_files import part_of
+from weft.sums.coordinator_totals import RunningTotals
 from weft.sums.gap_certificate import Certificate
-from weft.sums.running_totals import RunningTotals
 from weft.sums.shared_slot_layout import Layout
 
 #: Iterations between certificates, where the settings do not say.

@@ -18,7 +18,6 @@ from weft.protocol.message import malformed
 from weft.protocol.shared_fields import AcknowledgedRequest
 from weft.solvers.common_messages import Constants
 from weft.solvers.party_context import PartyContext
-from weft.solvers.rounds.gap_certificate import PointParty
 from weft.solvers.rounds.messages import (
     BEGIN,
     POINT_LOSSES,
@@ -32,6 +31,7 @@ from weft.solvers.rounds.messages import (
     RoundRequest,
     StepPhase,
 )
+from weft.solvers.rounds.point_certificate import PointParty
 from weft.solvers.settings import Settings
 from weft.storage.atomic_files import part_of
 from weft.sums.masked_maxima import LargestParty

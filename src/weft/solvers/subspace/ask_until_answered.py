@@ -19,8 +19,8 @@ from weft.solvers.subspace.messages import (
     Fold,
     OrderedRequest,
 )
+from weft.sums.coordinator_totals import RunningTotals
 from weft.sums.posted_values import LatestValues
-from weft.sums.running_totals import RunningTotals
 
 
 class PartyMissing(Exception):

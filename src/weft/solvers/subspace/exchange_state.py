@@ -34,9 +34,9 @@ from weft.solvers.subspace.messages import (
 )
 from weft.solvers.subspace.product_rounding import rows_give_products
 from weft.solvers.subspace.rows_by_label_holder import counted, followed, labelled_rows
+from weft.sums.coordinator_totals import RunningTotals
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.posted_values import LatestValues
-from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars
 from weft.sums.shared_slot_layout import Layout
 

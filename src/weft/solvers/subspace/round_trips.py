@@ -33,7 +33,7 @@ from weft.solvers.subspace.messages import (
     SearchRequest,
     SpreadRequest,
 )
-from weft.sums.running_totals import RunningTotals
+from weft.sums.coordinator_totals import RunningTotals
 
 
 class Exchange(ExchangeState):

@@ -52,12 +52,12 @@ from weft.solvers.rounds.messages import (
 from weft.solvers.sample_classes_for_guards import kinds_of_classes
 from weft.solvers.settings import Settings
 from weft.storage.atomic_files import part_of
+from weft.sums.coordinator_totals import RunningTotals
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.gap_certificate import Certificate
 from weft.sums.local_table import LocalTable
 from weft.sums.party_contribution import Gathering, Posts, own_slots, speaks
 from weft.sums.posted_values import LatestValues
-from weft.sums.running_totals import RunningTotals
 from weft.sums.scalar_sums import add_scalars, pack_scalars
 from weft.sums.shared_slot_layout import Layout
 

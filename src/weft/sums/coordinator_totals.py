@@ -23,7 +23,7 @@ from weft.crypto.ciphers.block_format import (
     pad_id_of,
     read_block,
 )
-from weft.crypto.ciphers.sum_blocks import WHAT
+from weft.crypto.ciphers.cipher_inputs_outputs import WHAT
 from weft.crypto.coordinator_adder import Adder, Part
 from weft.errors import PartyAway, ProtocolError
 from weft.protocol.message import Message
