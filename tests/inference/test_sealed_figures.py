@@ -101,7 +101,8 @@ def test_sealed_figures_are_those_of_statsmodels(name: str, how: str) -> None:
         off = np.abs(found.summary.coef - known["coef"][order]) / known["errors"][order]
         assert off.max() < 3e-5
         # Proved, not found by luck.
-        proved = 3e-3 if name == "credit" else 2e-2
+        # Where three hold a cell, more rounding is allowed for than there is: see `shared_cells`.
+        proved = 2e-2 if name != "credit" else 4e-3 if how == "overlapping" else 3e-3
         assert (found.summary.distance < proved * found.summary.errors).all()
 
 
