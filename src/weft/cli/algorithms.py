@@ -1,4 +1,4 @@
-"""``weft algorithms``."""
+"""``weft algorithms``: what each algorithm needs, guarantees and costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``weft audit``."""
+"""``weft audit``: what each side saw of a recorded run, and whether it was hidden."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``weft check``."""
+"""``weft check``: who holds what and could work out what, before anybody trains."""
 
 from __future__ import annotations
 

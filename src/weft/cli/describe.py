@@ -1,4 +1,4 @@
-"""``weft describe``."""
+"""``weft describe``: the columns of all parties together, before anybody trains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``weft doctor``."""
+"""``weft doctor``: what keeps a kit from working."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``weft export``."""
+"""``weft export``: a model for other programs, or as a card for people who decide about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``weft init``."""
+"""``weft init``: draft a config from the parties' files, or a site's policy from its own."""
 
 from __future__ import annotations
 

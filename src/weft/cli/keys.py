@@ -1,4 +1,4 @@
-"""``weft keys new`` and ``weft keys show``."""
+"""``weft keys new`` and ``weft keys show``: make keys, and see whose a folder holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``weft ledger``."""
+"""``weft ledger``: how many sums about its samples each party got and showed, over all runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``weft console``."""
+"""``weft console``: a live page about the federation, in a browser of this machine."""
 
 from __future__ import annotations
 

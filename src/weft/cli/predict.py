@@ -1,4 +1,4 @@
-"""``weft predict``."""
+"""``weft predict``: predictions for new samples, of a whole model or by all parties jointly."""
 
 from __future__ import annotations
 

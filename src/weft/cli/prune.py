@@ -1,4 +1,4 @@
-"""``weft prune``."""
+"""``weft prune``: delete what a coordinator keeps of runs that are over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``weft report``."""
+"""``weft report``: write the report of a results folder again."""
 
 from __future__ import annotations
 

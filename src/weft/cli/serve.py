@@ -1,4 +1,4 @@
-"""``weft serve``."""
+"""``weft serve``: be the coordinator of a federation."""
 
 from __future__ import annotations
 

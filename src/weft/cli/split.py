@@ -1,4 +1,4 @@
-"""``weft split`` and ``weft data list``."""
+"""``weft split`` cuts a table into parties' files; ``weft data list`` says what there is to cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``weft submit``."""
+"""``weft submit``: train over the network, with the parties that joined."""
 
 from __future__ import annotations
 

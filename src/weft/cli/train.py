@@ -1,4 +1,4 @@
-"""``weft train``."""
+"""``weft train``: train the model of a config, all parties in this process."""
 
 from __future__ import annotations
 
