@@ -112,8 +112,9 @@ def _show_runs(runs: list[Run]) -> None:
 def _show_groups(pages: Pages) -> None:
     from weft.cli.console import say
     from weft.guards.sum_noise import epsilon_of
-    from weft.privacy.ledger.exposure_text import item, span
+    from weft.privacy.ledger.exposure_text import item
     from weft.privacy.ledger.ledger_file import groups_of
+    from weft.privacy.ledger.names_and_counts import span
 
     for group in groups_of(pages):
         say(*item(_sentence(group)))
@@ -143,7 +144,7 @@ def _show_groups(pages: Pages) -> None:
 
 
 def _sentence(group: Group) -> str:
-    from weft.privacy.ledger.exposure_text import span
+    from weft.privacy.ledger.names_and_counts import span
 
     told = f"{group.samples} samples: got {span(group.received)} sums"
     if group.foreign[1]:

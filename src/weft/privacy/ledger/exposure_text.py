@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from weft.privacy.ledger.expected_exposure import (
-    ERROR,
-    Exposure,
-    Outlook,
-    Standing,
-    Way,
-    share_explained,
-)
+from weft.privacy.ledger.expected_exposure import Outlook, Way
+from weft.privacy.ledger.names_and_counts import counted, distinct, listed, span
+from weft.privacy.ledger.sample_exposure_text import about_samples
 from weft.solvers.algorithm_choice import ALGORITHMS
 
 if TYPE_CHECKING:
     # A coordinator looks ahead too, and loads no ledger.
     from weft.privacy.ledger.run_booking import Ledger
 
-#: Columns of a terminal, and names that are listed before the rest is counted.
-_WIDTH, _NAMES = 80, 4
+#: Columns of a terminal.
+_WIDTH = 80
 
 _HOW = (
     "For every sample that several parties hold, each sends a weighted total of its own columns, "
@@ -30,10 +24,6 @@ _HOW = (
     "a sum tells a party one mixture of the columns that it lacks. After as many sums as there "
     "are such columns it knows them all, but for the mixing; and if it knows as many of these "
     "samples from elsewhere, it can undo the mixing and read the columns of all the others."
-)
-_SEALED = (
-    "nothing beyond the model, also if all of them but one put together what they have: training "
-    "is sealed, so that all a party reads on the way is random words, and it opens no sum"
 )
 
 
@@ -50,7 +40,7 @@ def paragraphs(look: Outlook, refusals: Sequence[tuple[str, str]] = ()) -> list[
             lines.extend(item(sentence))
 
     exposed = bool(look.exposures)
-    section("What parties can work out about samples", _samples(look), _HOW if exposed else "")
+    section("What parties can work out about samples", about_samples(look), _HOW if exposed else "")
     section("What else parties learn", _rest_sealed(look) if look.sealed else _rest(look))
     section(
         "What the coordinator learns",
@@ -70,12 +60,12 @@ def exposure_remarks(ledger: Ledger, parties: Sequence[str]) -> list[str]:
             continue
         known = int(((pages.foreign > 0) & (pages.received >= pages.foreign)).sum())
         if known:
-            knowing.append(f"{party} of {_count(known, 'sample')}")
+            knowing.append(f"{party} of {counted(known, 'sample')}")
     if not knowing:
         return []
     return [
         "by their ledgers, these parties have now got as many sums as they lack columns, and could "
-        f"work them out but for the mixing: {_names(knowing)}; see weft ledger {ledger.folder}"
+        f"work them out but for the mixing: {listed(knowing)}; see weft ledger {ledger.folder}"
     ]
 
 
@@ -84,170 +74,13 @@ def item(sentence: str) -> list[str]:
     return wrap(sentence, _WIDTH, initial_indent="- ", subsequent_indent="  ")
 
 
-# ── samples ───────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True)
-class _Kind:
-    """All that happens to one receiver in the same way."""
-
-    receiver: str
-    about: tuple[str, ...]
-    samples: int
-    columns: tuple[int, int]
-    labelled: bool
-    spent: tuple[int, int]
-    likely: int
-    most: int | None
-    standing: Standing
-
-    @property
-    def alike(self) -> tuple[object, ...]:
-        """Equal for those about whom the same can be said."""
-        several = len(self.about)
-        return (several, self.columns, self.labelled, self.spent, self.standing)
-
-
-def _kinds(look: Outlook) -> list[list[_Kind]]:
-    """What happens to whom, the same things together."""
-    found: dict[tuple[object, ...], list[Exposure]] = {}
-    for exposure in look.exposures:
-        view = exposure.view
-        single = view.columns == 1
-        key = (view.receiver, exposure.standing, view.labelled, single, exposure.spent > 0)
-        found.setdefault(key, []).append(exposure)
-    alike: dict[tuple[object, ...], list[_Kind]] = {}
-    for group in found.values():
-        columns, spent = [e.view.columns for e in group], [e.spent for e in group]
-        kind = _Kind(
-            receiver=group[0].view.receiver,
-            about=tuple(p for p in look.parties if any(p in e.view.about for e in group)),
-            samples=sum(e.view.samples for e in group),
-            columns=(min(columns), max(columns)),
-            labelled=group[0].view.labelled,
-            spent=(min(spent), max(spent)),
-            likely=group[0].likely,
-            most=group[0].most,
-            standing=group[0].standing,
-        )
-        alike.setdefault(kind.alike, []).append(kind)
-    return list(alike.values())
-
-
-def _samples(look: Outlook) -> list[str]:
-    if not look.exposures and not look.sealed:
-        return ["no party gets a sum over columns that it does not hold itself"]
-    said = [_SEALED] if look.sealed else []
-    said += [_kind(kinds) for kinds in _kinds(look)]
-    said += _exactly(look)
-    if look.pairs:
-        said.append(_pairs(look))
-    return said
-
-
-def _kind(kinds: Sequence[_Kind]) -> str:
-    """One sentence on who gets how many sums, and one on where that ends."""
-    first, several = kinds[0], len(kinds) > 1
-    sizes = [kind.samples for kind in kinds]
-    without = "" if first.labelled else ", without having their labels,"
-    told = (
-        f"{_names([kind.receiver for kind in kinds])} {'each get' if several else 'gets'} about "
-        f"{_count(first.likely, 'sum')} on each of {span(sizes)} samples{without} of which "
-        f"{_holders(kinds)} {span(first.columns)} column{'s' * (first.columns[1] > 1)} that "
-        f"{'they lack' if several else 'it lacks'}. "
-    )
-    if first.spent[1]:
-        told += f"{span(first.spent)} sums of earlier runs come on top. "
-    return told + _end(first, "they know" if several else f"{first.receiver} knows")
-
-
-def _holders(kinds: Sequence[_Kind]) -> str:
-    """Who has what the receivers lack."""
-    about = kinds[0].about
-    if len(kinds) == 1:
-        return f"{_names(about)} {'has' if len(about) == 1 else 'have'}"
-    receivers = sorted(kind.receiver for kind in kinds)
-    if len(kinds) == 2 and receivers == sorted({p for kind in kinds for p in kind.about}):
-        return "the other has"
-    return "another party has" if len(about) == 1 else f"{len(about)} other parties have"
-
-
-def _end(kind: _Kind, knows: str) -> str:
-    low, high = kind.columns
-    if high == 1:
-        return f"KNOWN AT ONCE: with a single column there is no mixing, {knows} its values."
-    need = span([max(0, low - kind.spent[1]), max(0, high - kind.spent[0])])
-    then = (
-        f"{knows} these columns but for the mixing, and exactly with {span(kind.columns)} of the "
-        "samples known from elsewhere."
-    )
-    if kind.standing == "reached before":
-        return f"REACHED BEFORE THIS RUN: {then}"
-    if kind.standing == "likely":
-        return f"LIKELY REACHED, after {need} sums: then {then}"
-    if kind.standing == "close":
-        end = (
-            f"MAY BE REACHED: {need} sums would do, and forecasts err by up to {ERROR} times. Then "
-            f"{then}"
-        )
-    elif kind.standing == "possible":
-        end = f"Hardly reached: it takes {need} sums, but no limit of this run excludes them."
-    else:
-        end = f"Not reached: it takes {need} sums, and this run has at most {kind.most}."
-    least, most = share_explained(kind.spent[1] + kind.likely, low)
-    return (
-        f"{end} Fewer tell something too: those of the forecast explain {least:.0%} of the "
-        f"variance of columns that have nothing in common, and up to {most:.0%} of columns as "
-        "alike as those of most tables."
-    )
-
-
-def _exactly(look: Outlook) -> list[str]:
-    """The weights of the released model are known: its own sums need no undoing."""
-    few = [e for e in look.exposures if e.view.labelled and e.view.columns <= look.released]
-    if not few or look.released < 2:
-        return []
-    names = _names(_distinct(e.view.receiver for e in few))
-    return [
-        f"{look.released} of the sums belong to the finished model, whose weights everybody knows "
-        f"who gets it: there is no mixing to undo, and {names} can compute up to {look.released} "
-        "foreign columns exactly"
-    ]
-
-
-def _pairs(look: Outlook) -> str:
-    samples = sum(count for _, _, count, _ in look.pairs)
-    both = [pair for pair in look.pairs if len(pair[3]) == 2]
-    if len(look.pairs) == 1:
-        one, other, _, receivers = look.pairs[0]
-        if len(receivers) == 2:
-            return (
-                f"{one} and {other} can each compute the other's part of every sum: no third "
-                f"party holds these {samples} samples"
-            )
-        whose = other if receivers == (one,) else one
-        return (
-            f"{_names(receivers)} can compute {whose}'s part of every sum: no third party holds "
-            f"these {samples} samples"
-        )
-    named = _names([f"{one} and {other}" for one, other, _, _ in look.pairs], of="; ")
-    each = "each" if len(both) == len(look.pairs) else "those with labels"
-    return (
-        f"{samples} samples have two holders only ({named}): {each} can compute the other's part "
-        "of every sum"
-    )
-
-
-# ── the rest ──────────────────────────────────────────────────────────────────────────────────
-
-
 def _rest(look: Outlook) -> list[str]:
     labels = "labels are visible to every holder of a sample, through the dual variable that its "
     if look.learners:
         counts = sorted(set(look.learners.values()))
         learn = "each learn" if len(look.learners) > 1 else "learns"
         labels += (
-            f"holders share: {_names(list(look.learners))} {learn} those of {span(counts)} "
+            f"holders share: {listed(list(look.learners))} {learn} those of {span(counts)} "
             "samples without having them"
         )
     else:
@@ -262,12 +95,12 @@ def _rest(look: Outlook) -> list[str]:
     if look.shared_columns:
         parts = [f"{c:,} with {h} holders" for h, c in look.shared_columns.items()]
         said.append(
-            f"columns at several parties: {_names(parts)}; each of these gets sums over the "
+            f"columns at several parties: {listed(parts)}; each of these gets sums over the "
             "samples of all of them"
         )
     if 2 in look.shared_columns:
         said.append(
-            f"the two holders of a column ({_count(look.shared_columns[2], 'column')}) can each "
+            f"the two holders of a column ({counted(look.shared_columns[2], 'column')}) can each "
             "compute the other's part of these sums"
         )
     if look.shared_columns:
@@ -292,7 +125,7 @@ def _rest_sealed(look: Outlook) -> list[str]:
         "the model, where they get it",
     ]
     if look.second_moments:
-        named = _names([_MOMENTS[name] for name in look.second_moments])
+        named = listed([_MOMENTS[name] for name in look.second_moments])
         said.append(
             f"whoever gets the model also gets {named}: means, spreads and correlations of all "
             "columns over all samples, less what it holds itself those of the others; refused "
@@ -325,7 +158,7 @@ def _coordinator_sealed(look: Outlook) -> list[str]:
 
 def _who_holds(look: Outlook) -> str:
     return (
-        f"who holds how many samples and columns in common ({_count(look.groups, 'group')} of "
+        f"who holds how many samples and columns in common ({counted(look.groups, 'group')} of "
         "samples), the names of the classes, the settings, which samples a message is about, all "
         "under pseudonyms"
     )
@@ -340,7 +173,7 @@ def _coordinator(look: Outlook) -> list[str]:
         )
     else:
         said.append(
-            f"the losses of {_names(look.label_holders)} as one sum, and how good the model is"
+            f"the losses of {listed(look.label_holders)} as one sum, and how good the model is"
         )
     if ALGORITHMS[look.solver].spans:
         said.append("lengths and angles of the vectors that the model is made of, not the vectors")
@@ -363,7 +196,7 @@ def _ways(look: Outlook) -> list[str]:
         return []
     everybody = len({e.view.receiver for e in look.exposures})
     said = [
-        f"{way.what}: about {_count(way.likely, 'sum')}, {_enough(way, everybody)}"
+        f"{way.what}: about {counted(way.likely, 'sum')}, {_enough(way, everybody)}"
         for way in look.ways
     ]
     before = "every run adds to what was shown before, and so does every joint prediction"
@@ -373,7 +206,7 @@ def _ways(look: Outlook) -> list[str]:
 def _enough(way: Way, everybody: int) -> str:
     """Who gets as many sums as it lacks columns."""
     parts = [
-        f"{how} for {'all who get any' if len(who) == everybody > 2 else _names(who)}"
+        f"{how} for {'all who get any' if len(who) == everybody > 2 else listed(who)}"
         for how, who in (("enough", way.enough), ("perhaps enough", way.perhaps))
         if who
     ]
@@ -384,10 +217,10 @@ def _rules(look: Outlook) -> list[str]:
     terms, said = look.terms, []
     if look.pairs and terms.allow_pairs:
         said.append("allow_pairs = true lets two parties add up alone; without it: refused")
-    reached = _distinct(e.view.receiver for e in look.exposures if e.reached)
+    reached = distinct(e.view.receiver for e in look.exposures if e.reached)
     if reached and terms.allow_exposure:
         said.append(
-            f"allow_exposure = true lets {_names(reached)} get as many sums as "
+            f"allow_exposure = true lets {listed(reached)} get as many sums as "
             f"{'they lack' if len(reached) > 1 else 'it lacks'} columns; without it: refused"
         )
     single = any(e.view.columns == 1 for e in look.exposures)
@@ -399,7 +232,7 @@ def _rules(look: Outlook) -> list[str]:
             "only others hold, because they have the feature for other samples; without it: refused"
         )
     if look.changes and terms.allow_small_changes:
-        shown = _names([f"{party}'s ({change})" for party, change in look.changes.items()], of="; ")
+        shown = listed([f"{party}'s ({change})" for party, change in look.changes.items()], of="; ")
         said.append(
             "allow_small_changes = true lets the difference of two runs show a few samples: "
             f"{shown}; without it: refused"
@@ -427,17 +260,17 @@ def _left_out(look: Outlook) -> str:
             "(classes, values of columns), if there are any: uncounted here"
         )
     parts = [
-        f"{_count(look.left_out, 'sample')} in smaller groups" if look.left_out else "",
-        f"{_count(look.rare, 'sample')} of classes that fewer of their group have"
+        f"{counted(look.left_out, 'sample')} in smaller groups" if look.left_out else "",
+        f"{counted(look.rare, 'sample')} of classes that fewer of their group have"
         if look.rare
         else "",
-        f"{_count(look.rare_cells, 'cell')} of columns in which fewer of a group differ, which "
+        f"{counted(look.rare_cells, 'cell')} of columns in which fewer of a group differ, which "
         "count as zero"
         if look.rare_cells
         else "",
     ]
     left = [part for part in parts if part]
-    return f"leaves out {_names(left)}" if left else "leaves no sample and no cell out"
+    return f"leaves out {listed(left)}" if left else "leaves no sample and no cell out"
 
 
 def _refused(refusals: Sequence[tuple[str, str]]) -> list[str]:
@@ -445,30 +278,4 @@ def _refused(refusals: Sequence[tuple[str, str]]) -> list[str]:
     for party, sentence in refusals:
         what = sentence.removeprefix(f"party {party} refuses ")
         who.setdefault(what, []).append(party)
-    return [f"REFUSED by {_names(parties)}: {what}" for what, parties in who.items()]
-
-
-# ── names and numbers ─────────────────────────────────────────────────────────────────────────
-
-
-def _distinct(names: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(names))
-
-
-def _names(names: Sequence[str], of: str = ", ") -> str:
-    """Some names, and how many more there are."""
-    if len(names) > _NAMES + 1:
-        return f"{of.join(names[:_NAMES])} and {len(names) - _NAMES} more"
-    if of != ", " or len(names) < 2:
-        return of.join(names)
-    return f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
-def span(numbers: Sequence[int]) -> str:
-    """The smallest and the largest of some numbers."""
-    low, high = min(numbers), max(numbers)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    return [f"REFUSED by {listed(parties)}: {what}" for what, parties in who.items()]
