@@ -63,8 +63,9 @@ class ProcessorTimes:
         self._last = now
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        self.tests[report.nodeid] += report.processor_seconds
-        self.compiled.update(report.compiled)
+        # A worker that crashed in a test could not say.
+        self.tests[report.nodeid] += getattr(report, "processor_seconds", 0.0)
+        self.compiled.update(getattr(report, "compiled", {}))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         files: Counter[str] = Counter()

@@ -252,7 +252,7 @@ def _differences(some: Floats, others: Singles) -> tuple[float, float]:
     return moved, square
 
 
-@numba.njit(**INNER)
+@numba.njit(cache=True)
 def write(
     kept: Singles,
     digests: Digests,
