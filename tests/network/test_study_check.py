@@ -12,7 +12,7 @@ import pytest
 from member_sites import MemberSites
 from toys import MemoryTransport
 
-from weft.cli.network_check import show_check
+from weft.cli.check_over_network import show_check
 from weft.crypto.keys import ephemeral_keys, load_all, new_keys
 from weft.data import Tile
 from weft.data.columns.column_rules import ColumnRule, encode_rules

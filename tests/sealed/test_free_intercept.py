@@ -18,7 +18,7 @@ from weft.privacy.ledger.exposure_text import paragraphs
 from weft.report.results_folder import write_results
 from weft.solvers.sealed import coordinator_round_trips
 from weft.solvers.sealed.cut_bounds import Cut, CutBounds, Span
-from weft.solvers.sealed.vector_products import VectorProducts
+from weft.solvers.sealed.known_inner_products import VectorProducts
 from weft.solvers.settings import Settings
 
 

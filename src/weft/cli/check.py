@@ -63,7 +63,7 @@ def check(
     policy have "check" among kinds.
     """
     if network is not None:
-        from weft.cli.network_check import check_over_network
+        from weft.cli.check_over_network import check_over_network
         from weft.errors import ConfigError
 
         if ledger is not None:

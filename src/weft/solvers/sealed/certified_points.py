@@ -11,7 +11,7 @@ import numpy as np
 from weft.array_types import Floats, Ints
 from weft.solvers.sealed.cut_bounds import Cut, CutBounds, Span
 from weft.solvers.sealed.digit_widths import Errors
-from weft.solvers.sealed.vector_products import VectorProducts
+from weft.solvers.sealed.known_inner_products import VectorProducts
 from weft.sums.gap_certificate import MeasuredLoss
 
 #: A gap above which it says little of which point is the best: P is known to 1e-5 of itself only.

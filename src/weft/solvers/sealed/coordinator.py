@@ -16,12 +16,12 @@ from weft.solvers.run_loop import Clock, ends_whole_run, why_stop
 from weft.solvers.sealed.certified_points import ReleasedPoint
 from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSS, AnySeries, ExponentialSeries
 from weft.solvers.sealed.held_out_losses import HeldOut, starting_losses
+from weft.solvers.sealed.known_inner_products import VectorProducts
 from weft.solvers.sealed.lbfgs_coefficients import Descent, Trial, factors_of
 from weft.solvers.sealed.phase_limit import MOST_GRADIENTS, spare_points
 from weft.solvers.sealed.score_guard import ScoreGuard
 from weft.solvers.sealed.second_moment_round_trips import MomentExchange
 from weft.solvers.sealed.share_scalars import Told
-from weft.solvers.sealed.vector_products import VectorProducts
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
 from weft.solvers.subspace.coordinator import chosen_stage

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.array_types import Floats
-from weft.solvers.sealed.vector_products import VectorProducts
+from weft.solvers.sealed.known_inner_products import VectorProducts
 from weft.solvers.subspace.bundle_qp import Master
 from weft.solvers.subspace.free_intercept import HOLD, balanced
 
