@@ -14,7 +14,7 @@ from scene import Diary, run, table_of, tile_of
 from solving import best_errors
 
 import weft.federation.rare_samples as rare_samples
-import weft.federation.training_data as training_data
+import weft.federation.training_labels as training_labels
 import weft.solvers.subspace.vector_guard as vector_guard
 from weft.errors import WeftError
 from weft.guards import Terms
@@ -57,7 +57,7 @@ def by_hash(ids, group, least, folds, seed):
 
 
 def without_fix(patch) -> None:
-    patch.setattr(training_data, "large_folds_of", by_hash)
+    patch.setattr(training_labels, "large_folds_of", by_hash)
     patch.setattr(vector_guard, "SeenBatches", LastOnly)
     patch.setattr(
         rare_samples, "in_rare_class", lambda group, target, least: np.zeros(len(group), bool)

@@ -309,7 +309,7 @@ def test_a_party_that_lost_its_memory_is_refused_in_one_clear_sentence(patchwork
 
     def restart(record):
         if record.iteration == 3:
-            simulation.parties["south"]._half = None
+            simulation.parties["south"].training.half = None
             simulation.parties["south"]._start(simulation.start)
 
     with pytest.raises(ProtocolError, match=r"party south: .*has lost its memory; start") as caught:
