@@ -31,9 +31,8 @@ demo: $(VENV)/ready
 demo-network: $(VENV)/ready
 	WEFT_DATA="$${WEFT_DATA:-../shared/data}" $(BIN)/weft demo-network
 
-# One worker more than the two cores that tests are timed on: some tests wait for processes of their
-# own. Not many more: each collects all tests by itself.
-PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal
+# As many workers as the cores that tests are timed on: a third took two thirds more of the processor.
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 test: $(VENV)/ready
 	$(PYTEST)
