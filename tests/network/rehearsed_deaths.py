@@ -53,6 +53,14 @@ PHASES = {
     "Looking at a run beforehand": "looking",
     "Predicting together": "predicting",
 }
+#: Phases of networks, which go by their own names.
+NEURAL_PHASES = {
+    "neural.plan": "planning",
+    "neural.scale": "scaling",
+    "neural.build": "setting up",
+    "neural.train": "solver",
+    "neural.finish": "release",
+}
 #: What becomes of a party: killed before it works on the first envelope of a phase, in the middle
 #: of that or after it; killed, and back at once, but slow to log in; killed in between, and gone
 #: for good; or it stands still.
@@ -104,7 +112,8 @@ def cells_of(phases):
 def phase_of(envelope):
     content = decode_envelope(envelope)
     if isinstance(content, Work):
-        return PHASES.get(activity_of(content.parts[0][0]))
+        name = content.parts[0][0]
+        return NEURAL_PHASES.get(name) or PHASES.get(activity_of(name))
     return {Hello: "announcing", End: "closing"}.get(type(content))
 
 
