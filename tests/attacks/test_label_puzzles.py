@@ -8,6 +8,8 @@ there are samples, one set of labels fits, and a reduced basis of a lattice has 
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -19,7 +21,7 @@ from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN, Terms
 from weft.solvers.sealed import party_curvatures
-from weft.solvers.sealed.second_moment_guard import tells_gradient
+from weft.solvers.sealed.second_moment_guard import label_digits, tells_gradient
 from weft.solvers.sealed.table_positions import Place, WholeTable
 from weft.solvers.settings import Settings
 
@@ -29,11 +31,11 @@ GUESSES = (3e-6, 3e-5, 3e-4)
 _DELTA = QQ(99, 100)
 
 
-def trained(rows, columns, terms, **asked):
+def trained(rows, columns, terms, level=0.0, **asked):
     """A reader with all columns, and one who has nothing but the labels."""
     rng = np.random.default_rng(1)
     block = rng.normal(size=(rows, columns))
-    chances = expit(0.15 * block @ rng.normal(size=columns))
+    chances = expit(level + 0.15 * block @ rng.normal(size=columns))
     labels = (rng.random(rows) < chances).astype(int)
     ids, names = [f"i{n}" for n in range(rows)], [f"c{j:02d}" for j in range(columns)]
     tiles = {
@@ -87,7 +89,7 @@ def test_a_gradient_would_tell_labels_that_the_model_does_not(monkeypatch, recor
     scores = block.T @ expit(block @ weights)
     by_model = right(block, labels, scores + LAM * len(labels) * weights)
     assert by_model < len(labels)
-    monkeypatch.setattr(party_curvatures, "tells_gradient", lambda *_: True)
+    monkeypatch.setattr(party_curvatures, "tells_gradient", lambda *_, **how: True)
     *_, found, weights = trained(30, 3, OPEN, **asked)
     order = [list(found.second_moments.names).index(f"c{j:02d}") for j in range(3)]
     gradient = len(labels) * found.second_moments.gradient[0][order]
@@ -104,3 +106,28 @@ def test_a_gradient_goes_with_many_labels_only_by_table_too(rows, told):
     places = tuple(Place(np.arange(n), columns) for n in rows)
     assert tells_gradient(WholeTable(sum(rows), 10, places), sum(rows), 1) is told
     assert not tells_gradient(WholeTable(sum(rows), 10, places), sum(rows), 3)
+
+
+def test_large_columns_and_rare_classes_take_more_samples():
+    """Noise does not grow with cells, and a label that is nearly always the same says little."""
+    columns = np.arange(10)
+    table = WholeTable(480, 10, (Place(np.arange(480), columns),))
+    assert tells_gradient(table, 480, 1, largest=1.0)
+    assert not tells_gradient(table, 480, 1, largest=2.0)
+    larger = WholeTable(500, 10, (Place(np.arange(500), columns),))
+    assert tells_gradient(larger, 500, 1, largest=2.0)
+    for rare, told in ((240, True), (24, False)):
+        labels = np.where(np.arange(480) < rare, 1.0, -1.0)[:, None]
+        assert tells_gradient(table, 480, 1, own=label_digits(labels, 1)) is told
+    # log₂ of how many ways there are, to a few digits.
+    assert label_digits(labels, 2) == pytest.approx(math.log2(math.comb(480, 24)), rel=0.04)
+    assert label_digits(labels[:0], 2) == math.inf
+
+
+def test_who_has_rare_labels_keeps_a_gradient_back_alone():
+    """Others do not know how rare they are, and send shares that are worth nothing without its."""
+    asked = {"second_moments": ("hessian",), "iterations": 8}
+    _, labels, found, _ = trained(160, 2, OPEN, level=-3.0, **asked)
+    assert 0 < labels.sum() < 16
+    assert found.second_moments.hessian is not None
+    assert found.second_moments.gradient is None

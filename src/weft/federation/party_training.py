@@ -209,6 +209,7 @@ class PartyTraining:
             foresee_models=partial(ledger.foresee_numbers, "models"),
             foresee_moments=partial(ledger.foresee_numbers, "moments"),
             book_model=ledger.note_model,
+            book_moments=partial(ledger.note_moments, settings.second_moments),
             judge_folds=ledger.judge_folds,
             book_scores=self._book_scores,
             openings=self._keyring.opening_pads() if algorithm.shares else None,

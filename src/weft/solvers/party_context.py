@@ -77,8 +77,8 @@ class PartyContext:
         second moments may weigh rows in several ways.
     foresee_models, foresee_moments
         Object to what a model tells of rows, and second moments of each column, a Hessian or none.
-    book_model
-        Books what a model tells, before anything at it is opened.
+    book_model, book_moments
+        Books what a model tells, and what second moments tell, before anything at it is opened.
     judge_folds
         Lets a lone label holder judge so many folds of its classes, if none were refused before.
     book_scores
@@ -110,6 +110,7 @@ class PartyContext:
     foresee_models: Callable[[Told], None] = lambda told: None
     foresee_moments: Callable[[Told, bool], None] = lambda told, hessian: None
     book_model: Callable[[], None] = lambda: None
+    book_moments: Callable[[], None] = lambda: None
     judge_folds: Callable[[int, Callable[[], None]], None] = lambda folds, judge: judge()
     book_scores: BookScores = lambda rows, starts, levels, choose: choose(())
     openings: OpeningPads | None = None

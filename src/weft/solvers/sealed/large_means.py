@@ -6,8 +6,9 @@ with two caps c < C, by functions of a score that are never above one:
 
 - σ(z − log c) = e^z/(e^z + c) is at most min(e^z, c)/c. If it adds up to n, rows have nc of the
   Hessian together, to which none has added more than c: n rows have a part in it, at least.
-- σ(6(z − log C)) is at least a half if e^z is above C. If it adds up to less, no row has more than
-  C, and so no more than a share C/(nc) of all.
+- σ(6(z − log C) + 3.6) is nearly one if e^z is above C. If it adds up to less, no row has more than
+  C, and so no more than a share C/(nc) of all. It begins to rise below C, so that noise of half a
+  row may be in it: with less, whoever brings a sample near C would read its score.
 
 Caps are chosen for the fewest rows that must do: for m rows of the usual mean, of which k must have
 a part, c is m/(2k) of these means and C is m/(4√k), so that no row has more than 1/(2√k) of all: as
@@ -31,14 +32,14 @@ from weft.solvers.sealed.reader_groups import ROWS_PER_NUMBER
 from weft.solvers.sealed.second_moment_guard import row_groups
 from weft.solvers.sealed.table_positions import WholeTable
 
-#: How steeply scores beyond the upper cap count.
-_STEEP = 6
+#: How steeply scores beyond the upper cap count, and how far below it they are at half of that.
+_STEEP, _BELOW = 6, 0.6
 #: Copies of a series are so far away, and its frequencies end there: off by 1e-7.
 _APART, _HIGHEST = 18.0, 5.5
 #: Digits that counts need at most.
 _MOST_DIGITS = 44
 #: Noise of each party in a count, in rows; that of all of them in the count beyond the upper cap.
-_NOISE, _FINE_NOISE = 2, 1 / 8
+_NOISE, _FINE_NOISE = 2, 1 / 2
 #: The upper cap at most, in usual means.
 _HIGHEST_CAP = 32.0
 #: Two counts, by what their dealt numbers are called.
@@ -125,7 +126,8 @@ class MeanCaps:
         return cls(max(-series.reach, min(low, most)), max(-series.reach, min(high, most)))
 
     def of_count(self, name: str) -> float:
-        return self.low if name == BROAD else self.high
+        """The score at which a row is at half of what it can add."""
+        return self.low if name == BROAD else self.high - _BELOW
 
     def rows_alike(self, count: float) -> float:
         """How many rows have a part where the lower cap goes into means so often, at least.
@@ -157,4 +159,5 @@ def surely(told: float, rows: int, parties: int, reach: float) -> float:
 def is_beyond(told: float, rows: int, reach: float) -> bool:
     """Whether some mean may be above the upper cap, by what was told of the count beyond it."""
     off = mean_counts(reach)[STEEP].error(rows)
-    return told >= 0.5 - _FINE_NOISE - off
+    at_cap = 1.0 / (1.0 + math.exp(-_STEEP * _BELOW))
+    return told >= at_cap - _FINE_NOISE - off

@@ -30,8 +30,15 @@ from weft.solvers.sealed.moment_digits import (
 from weft.solvers.sealed.party import SealedParty
 from weft.solvers.sealed.party_shares import DealtShares, noise
 from weft.solvers.sealed.ring_products import encoded
-from weft.solvers.sealed.second_moment_guard import row_groups, tells_gradient, too_decided
+from weft.solvers.sealed.second_moment_guard import (
+    column_size,
+    label_digits,
+    row_groups,
+    tells_gradient,
+    too_decided,
+)
 from weft.solvers.sealed.sine_series import SCORE_BITS
+from weft.solvers.sealed.table_positions import WholeTable
 from weft.solvers.sealed.weight_digits import TIMES_MASKS
 from weft.solvers.settings import Settings
 
@@ -51,6 +58,12 @@ class CurvatureShares(SealedParty):
         #: Of a Poisson model: its series, and shares of what rows add to two counts.
         self._means: ExponentialSeries | None = None
         self._mean_counts: dict[str, Words] = {}
+        #: Of its own columns.
+        self._largest_column = 0.0
+
+    def _check_table(self, table: WholeTable, cells: Floats) -> None:
+        super()._check_table(table, cells)
+        self._largest_column = column_size(self._view, cells)
 
     def _bends(self, message: BendsRequest) -> BendsReply:
         """Shares of σ'(z) and of σ(z) − ½ of one problem, or of e^z twice, under masks."""
@@ -184,11 +197,13 @@ class CurvatureShares(SealedParty):
         return self._most_weight if self._means is None else self._means.noise_scale
 
     def _tells_gradient(self, problems: int) -> bool:
-        """Whether readers get a gradient, which tells of labels."""
-        samples = self._view.n_samples
+        """Whether it lets readers have a gradient, which tells of labels."""
+        samples, largest = self._view.n_samples, self._largest_column
         if self._means is None:
-            return tells_gradient(self._whole, samples, problems)
+            own = label_digits(self._labels, self._view.label_parties)
+            return tells_gradient(self._whole, samples, problems, largest=largest, own=own)
         # Elsewhere nobody knows how large counts are, and the smaller, the fewer digits they have.
         known = self._constant >= 0 and self._whole.n_rows == samples
         known = known and not self._view.left_out.any()
-        return known and tells_gradient(self._whole, samples, problems, self._means.label_digits)
+        digits = self._means.label_digits
+        return known and tells_gradient(self._whole, samples, problems, digits, largest=largest)

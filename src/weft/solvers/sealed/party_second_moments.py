@@ -235,6 +235,10 @@ class SealedMomentsParty(CurvatureShares):
         self._sums_label = f"{self._label()} sums"
         # All read sums now, and may leave before there is a model to book.
         self._context.book_model()
+        if self._exponential:
+            # One count is near a step, which a party that chooses exposures lays over a score: of
+            # many runs it would have that score, noise or not.
+            self._context.book_moments()
         return WeightsReply(
             weights=self._hide(shares - masks),
             sums=self._pads.put_on(self._sums_of(shares[0]), self._sums_label),

@@ -8,9 +8,11 @@ whichever of them collude.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from scipy.special import entr
 
 from weft.array_types import Flags, Floats, Ints
 from weft.errors import ConfigError
@@ -30,7 +32,8 @@ from weft.solvers.settings import Settings
 #: Fewer matrices count as so many, a Hessian and a Gram matrix: a tenth as many numbers are opened
 #: as there are cells, at most.
 _FEWEST_MATRICES = 2
-#: Digits that a gradient tells of each column, in its noise: a label is one binary digit.
+#: Digits that a gradient tells of each column, in its noise, whose cells are about one: a label is
+#: one binary digit.
 _GRADIENT_BITS = 24
 
 _LEAVE_OUT = "or leave second_moments and inference out"
@@ -236,26 +239,66 @@ def check_moments(
 
 
 def row_groups(table: WholeTable) -> list[Ints]:
-    """Rows over which curvatures are added up: all, and all that entries are about for somebody."""
-    found = {b"": np.arange(table.n_rows)}
+    """Rows over which curvatures are added up: all, and all that entries are about for somebody.
+
+    Each once: told twice, with noise of its own each time, a sum would have less of it.
+    """
+    everything = np.arange(table.n_rows)
+    found = {everything.tobytes(): everything}
     for party, place in enumerate(table.places):
         for rows, _ in _regions(table, party):
-            group = place.rows[rows]
+            group = np.sort(place.rows[rows])
             if len(group):
                 found.setdefault(group.tobytes(), group)
     return list(found.values())
 
 
-def tells_gradient(table: WholeTable, samples: int, problems: int, digits: float = 1.0) -> bool:
+def tells_gradient(
+    table: WholeTable,
+    samples: int,
+    problems: int,
+    digits: float = 1.0,
+    *,
+    largest: float = 1.0,
+    own: float = math.inf,
+) -> bool:
     """Whether labels are more than twice the digits that a gradient tells, and as many by table.
 
     Whoever has all columns knows scores, and the gradient then is Σ x over samples of one class: a
     puzzle of whole numbers, which lattices solve where it has one solution. By table, since readers
-    with labels of their own take those off. A label has so many binary ``digits`` at most.
+    with labels of their own take those off.
+
+    Parameters
+    ----------
+    digits
+        Of a label, at most.
+    largest
+        Of one's own columns, see `column_size`: noise does not grow with them.
+    own
+        Of all labels that this party has, see `label_digits`.
     """
-    told = _GRADIENT_BITS * table.n_columns * problems / digits
+    each = _GRADIENT_BITS + max(0.0, math.log2(max(largest, 1.0)))
+    told = each * table.n_columns * problems
     fewest = min((len(place.rows) for place in table.places), default=0)
-    return samples >= 2 * told and fewest >= told
+    return digits * samples >= 2 * told and digits * fewest >= told and own >= told
+
+
+def column_size(view: PartyView, cells: Floats) -> float:
+    """The largest column of this party's, as the root of its mean square."""
+    whole = _undivided(view, cells)
+    return math.sqrt(float((whole**2).mean(axis=0).max(initial=0.0))) if len(whole) else 0.0
+
+
+def label_digits(labels: Floats, holders: int) -> float:
+    """Binary digits of (rows × problems) labels ±1, which a rare class makes fewer.
+
+    Half of them where nobody else has any, who would have as many.
+    """
+    if not len(labels):
+        return math.inf
+    shares = (labels > 0).mean(axis=0)
+    each = float((entr(shares) + entr(1.0 - shares)).max(initial=0.0)) / math.log(2.0)
+    return len(labels) * each / (2.0 if holders == 1 else 1.0)
 
 
 def too_decided(
@@ -274,18 +317,18 @@ def too_decided(
     weighed
         Whether samples have weights: those that are left out weigh nothing.
     """
-    groups = row_groups(table)[1:]
     # Samples that are left out are rows of zeros, whose σ'(z) is a quarter.
     count = undecided[0] - (0 if weighed else _left_out(view, table))
     if _too_few_undecided(count, table.n_columns, least):
         return True
     if least <= 1:
         return False
-    told = dict(zip((group.tobytes() for group in groups), undecided[1:], strict=True))
+    groups = (group.tobytes() for group in row_groups(table))
+    told = dict(zip(groups, undecided, strict=True))
     own = table.places[view.party]
     for rows, columns in _regions(table, view.party):
         if (~view.left_out[rows]).any():
-            count = told[own.rows[rows].tobytes()]
+            count = told[np.sort(own.rows[rows]).tobytes()]
             count -= 0 if weighed else int(view.left_out[rows].sum())
             if _too_few_undecided(count, columns, least):
                 return True

@@ -62,7 +62,8 @@ _KEPT_BACK = (
 
 _LARGE_MEANS = (
     "no Hessian: {} keeps it back, since it would tell the rows of the few samples that have the "
-    "largest means at this model; take a larger lambda, or leave such samples out"
+    "largest means at this model; take a larger lambda, or leave such samples out, and agree on "
+    "allow_exposure = true where ledgers are kept, in which this model's counts stand as a Hessian"
 )
 
 _WEIGHS_FEW = (

@@ -1,0 +1,57 @@
+"""How many samples have which large count, for readers of a sealed Poisson model: admitted.
+
+Counts are 0 and 1 but for two samples. Readers have Σy, Σ log y! and the mean loss, and from the
+Hessian and its gradient Σ yz: so Σ y log y, to which counts of 0 and 1 add nothing, as they do to
+Σ log y!. Few ways to have counts above one fit two such sums.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+from scipy.special import gammaln, xlogy
+
+from weft.data.tile import Tile
+from weft.federation.local_federation import Federation
+from weft.federation.preprocessing_settings import Preprocessing
+from weft.guards.terms import Terms
+from weft.solvers.settings import Settings
+
+ROWS = 420
+TERMS = Terms(allow_second_moments=True, allow_pairs=True, allow_rare_pairs=True)
+
+
+def test_sums_of_counts_tell_of_two_samples_with_large_ones():
+    rng = np.random.default_rng(4)
+    block = rng.normal(size=(ROWS, 2))
+    labels = (rng.random(ROWS) < 0.6).astype(float)
+    labels[:2] = 2.0, 3.0
+    ids = [f"i{n}" for n in range(ROWS)]
+    tiles = {
+        "a": [Tile.make(ids, ["x"], block[:, :1], labels)],
+        "b": [Tile.make(ids, ["y"], block[:, 1:], None)],
+    }
+    asked = Settings(
+        loss="poisson",
+        lam=1e-5,
+        gap=1e-9,
+        iterations=10,
+        penalize_intercept=False,
+        solver="sealed",
+        second_moments=("hessian",),
+    )
+    trained = Federation(tiles, Preprocessing(intercept=True), terms=TERMS).train(asked)
+    moments, model = trained.second_moments, trained.model
+    weights = np.append(model.coef[0], model.intercept[0])
+    crossed = weights @ (moments.hessian[0][:, -1] - moments.gradient[0])
+    loss = trained.result.certificate.measured[0].mean
+    entropy = ROWS * (loss - moments.hessian[0][-1, -1] + crossed) + moments.label_sum
+
+    def off(how_many):
+        large = np.repeat([2.0, 3.0, 4.0, 5.0], how_many)
+        told = xlogy(large, large).sum() - entropy, gammaln(large + 1).sum() - moments.factorials
+        return np.hypot(*told)
+
+    ways = sorted(product(range(5), repeat=4), key=off)
+    assert ways[0] == (1, 1, 0, 0)
