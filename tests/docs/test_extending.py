@@ -8,7 +8,7 @@ import sys
 import tomllib
 from dataclasses import replace
 from itertools import count
-from time import sleep
+from threading import Event
 from unittest.mock import patch
 
 import msgspec
@@ -365,15 +365,18 @@ def test_the_channel_of_the_page_carries_a_run_and_reports_failures():
     def refuse(phase, message):
         raise ConfigError("no")
 
+    done = Event()
+
     def slow(phase, message):
-        sleep(0.1 if phase is SAVE else 0.0)
+        if phase is SAVE:
+            done.wait()
         return Nothing()
 
     def agree(phase, message):
         return Nothing()
 
     handlers = {"a": agree, "b": refuse, "c": lambda p, m: 1 / 0, "d": slow}
-    channel = page["Threads"](handlers, timeout=0.03)
+    channel = page["Threads"](handlers, timeout=1.0)
     save, forget = SaveRequest(iteration=1, ack=0), ForgetRequest(iteration=1)
     asked = [Request(SAVE, dict.fromkeys("abcdx", save))]
     asked.append(Request(FORGET, dict.fromkeys("abcdx", forget)))
@@ -385,7 +388,8 @@ def test_the_channel_of_the_page_carries_a_run_and_reports_failures():
     assert second.phase == FORGET.name
     assert second.answered == {"a": Nothing()}
     # What was late is thrown away, and not taken for the answer to what comes next.
-    sleep(0.15)
+    done.set()
+    channel._timeout = 60.0
     assert channel.ask(FORGET, {"d": forget}).answered == {"d": Nothing()}
     assert channel.meter.round_trips == 2
 
