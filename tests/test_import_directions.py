@@ -23,6 +23,7 @@ LAYERS = (
         "errors",
         "array_types",
         "compiled_code",
+        "prepared_types",
         "plugins",
         "storage",
         "protocol",

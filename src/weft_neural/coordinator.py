@@ -20,6 +20,7 @@ from weft.errors import ConfigError, DataError, PartyAway, ProtocolError
 from weft.federation.announcements.coordinator import announce
 from weft.guards.terms import Terms
 from weft.matching.agreed_classes import AgreedClasses
+from weft.prepared_types import prepared
 from weft.protocol import Channel, Failure
 from weft.protocol.shared_fields import Participants
 from weft.solvers.participation import participation_of
@@ -195,7 +196,7 @@ def _read_samples(party: str, plan: PlanReply) -> int:
 
 def _read_held(party: str, plan: PlanReply) -> dict[str, Held]:
     try:
-        held = msgspec.json.decode(plan.held, type=list[Held])
+        held = msgspec.json.decode(plan.held, type=prepared(list[Held]))
     except msgspec.MsgspecError:
         raise ProtocolError(f"party {party} told its blocks in a way that cannot be read") from None
     for block in held:

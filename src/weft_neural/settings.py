@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 import msgspec
 
 from weft.errors import ConfigError, ProtocolError
+from weft.prepared_types import prepared
 from weft_neural.neuron_matching import Matching
 
 #: What these runs are called in refusals.
@@ -188,7 +189,7 @@ class NeuralSettings(TrainingSettings, frozen=True, kw_only=True, forbid_unknown
     @classmethod
     def from_json(cls, text: str) -> Self:
         try:
-            return msgspec.json.decode(text, type=cls)
+            return msgspec.json.decode(text, type=prepared(cls))
         except msgspec.MsgspecError as error:
             raise ProtocolError(
                 f"the settings of a neural run cannot be read ({error}); use the same version of "

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import ConfigError, DataError
+from weft.prepared_types import prepared
 from weft.storage.atomic_files import replacing
 from weft_neural.parameter_packing import join_layers
 from weft_neural.scaling import as_input
@@ -191,7 +192,7 @@ class NeuralModel:
 
     @classmethod
     def _from(cls, found: Mapping[str, NDArray[Any]]) -> Self:
-        head = msgspec.json.decode(str(found["head"]), type=_Head)
+        head = msgspec.json.decode(str(found["head"]), type=prepared(_Head))
         if head.format != _FORMAT:
             raise ValueError(f"its format is {head.format!r}")
         blocks = head.blocks

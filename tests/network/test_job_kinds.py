@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
-import time
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import ClassVar
@@ -19,7 +17,6 @@ from weft.crypto.party_key_pairs import Identity
 from weft.data import load
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import OPEN, Terms
-from weft.network import installed_job_kinds
 from weft.network.coordinator_run import coordinate_run
 from weft.network.installed_job_kinds import JOB_KINDS, job_kind_of, read_task
 from weft.network.job_kind import JobKind, WrittenBy
@@ -258,29 +255,6 @@ def test_a_kind_is_never_imported_by_the_name_in_a_task(name, nothing_installed)
 def test_a_malformed_task_is_refused(text, tally):
     with pytest.raises(ProtocolError, match="same version of Weft"):
         read_task(text)
-
-
-def test_runs_that_begin_at_once_do_not_prepare_a_type_at_the_same_time(tally, monkeypatch):
-    """Two threads in that ended the process of a site or a test."""
-    at_once, most = [], []
-    prepare = installed_job_kinds._decoder
-
-    def slowly(kind):
-        at_once.append(kind)
-        most.append(len(at_once))
-        time.sleep(0.005)
-        found = prepare(kind)
-        at_once.pop()
-        return found
-
-    monkeypatch.setattr(installed_job_kinds, "_decoder", slowly)
-    told = TallyTask(name="a tally", parties=("north",)).to_json()
-    threads = [threading.Thread(target=read_task, args=(told,)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert most == [1, 1, 1, 1]
 
 
 def test_the_kind_of_a_task_must_be_the_installed_one(tally):

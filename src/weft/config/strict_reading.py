@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin
 import msgspec
 
 from weft.errors import ConfigError, WeftError
+from weft.prepared_types import prepared
 
 T = TypeVar("T")
 #: The way to a value: keys of tables and positions in lists.
@@ -49,7 +50,7 @@ def checked(kind: type[T], values: object, where: str, *, strict: bool = True) -
         Whether texts such as "3" are no numbers.
     """
     try:
-        return msgspec.convert(values, kind, strict=strict)
+        return msgspec.convert(values, prepared(kind), strict=strict)
     except (msgspec.ValidationError, WeftError) as error:
         mistake = _innermost(_Mistake((), kind, values, error), strict)
         raise ConfigError(_sentence(mistake, values, where)) from None
@@ -94,7 +95,7 @@ def _innermost(mistake: _Mistake, strict: bool) -> _Mistake:
     """The part of a table or list that is to blame: msgspec does not tell keys of open tables."""
     for step, kind, value in _parts(mistake.kind, mistake.value):
         try:
-            msgspec.convert(value, kind, strict=strict)
+            msgspec.convert(value, prepared(kind), strict=strict)
         except (msgspec.ValidationError, WeftError) as error:
             return _innermost(_Mistake((*mistake.steps, step), kind, value, error), strict)
     return mistake

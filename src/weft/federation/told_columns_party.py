@@ -33,6 +33,7 @@ from weft.federation.told_column_messages import (
     TellRequest,
 )
 from weft.matching.party_view import PartyView
+from weft.prepared_types import prepared
 from weft.protocol import Answer, Nothing, answer, answers
 from weft.protocol.message import malformed
 
@@ -161,7 +162,7 @@ class ToldColumns:
     def _opened(self, view: PartyView, writer: int, box: bytes) -> dict[Said, Floats]:
         """What a letter says, by slot; NaN: nothing. Refuses rows that its writer does not hold."""
         secret = self._keyring.unlock(writer, box, _PURPOSE)
-        told = msgspec.msgpack.decode(secret.reveal(), type=dict[int, dict[Said, bytes]])
+        told = msgspec.msgpack.decode(secret.reveal(), type=prepared(dict[int, dict[Said, bytes]]))
         sheets = view.row_sheets
         found: dict[Said, Floats] = {}
         theirs = sheets.cohort[(sheets.holders == writer) & ~sheets.labelled].tolist()

@@ -16,6 +16,7 @@ import msgspec
 from weft.crypto.sealed_letters import LetterError, lock, unlock
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError
+from weft.prepared_types import prepared
 
 #: Random bytes under every list.
 NONCE = 24
@@ -62,7 +63,7 @@ def open_levels(box: bytes, key: Secret) -> LevelList:
     try:
         filled = unlock(key, box).reveal()
         packed = filled[8 : 8 + int.from_bytes(filled[:8], "big")]
-        return msgspec.msgpack.decode(packed, type=LevelList)
+        return msgspec.msgpack.decode(packed, type=prepared(LevelList))
     except (LetterError, msgspec.MsgspecError):
         raise ProtocolError(
             "a list of levels was not made by a holder of its column in this run; stop this run"

@@ -28,6 +28,7 @@ from weft.crypto.sealed_letters import LetterError, read_letter, write_letter
 from weft.errors import ProtocolError
 from weft.matching.id_normalization import MOST_BARE
 from weft.matching.messages import AskReply, AskRequest, EvaluateReply, EvaluateRequest
+from weft.prepared_types import prepared
 from weft.protocol.shared_fields import Boxes
 
 #: A party may ask for every row and for its loose form, and for some without what all begin with.
@@ -123,7 +124,7 @@ class Oblivious:
     def _meet(self, content: bytes) -> Announcement:
         """Read what another party, or this one, announced."""
         try:
-            found = msgspec.msgpack.decode(content, type=Announcement)
+            found = msgspec.msgpack.decode(content, type=prepared(Announcement))
         except (msgspec.MsgspecError, UnicodeDecodeError):
             self._refuse("an announcement that it cannot read")
         if not compare_digest(self._tag(found), found.tag):

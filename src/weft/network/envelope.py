@@ -19,6 +19,7 @@ import msgspec
 from weft import __version__
 from weft.errors import ProtocolError
 from weft.network.versions import OtherVersion
+from weft.prepared_types import prepared
 
 _MARK, _VERSION = b"WEFT", 3
 _HEAD = struct.Struct("<4sHI")
@@ -155,8 +156,8 @@ Envelope = Hello | Work | Ping | End
 Reply = Welcome | Worked | Failed | Garbled | Pong | Ended
 _T = TypeVar("_T")
 
-_ENVELOPES: msgspec.msgpack.Decoder[Envelope] = msgspec.msgpack.Decoder(Envelope)
-_REPLIES: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
+_ENVELOPES: msgspec.msgpack.Decoder[Envelope] = msgspec.msgpack.Decoder(prepared(Envelope))
+_REPLIES: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(prepared(Reply))
 
 
 def encode(content: Envelope | Reply) -> bytes:

@@ -13,6 +13,7 @@ from weft.network.envelope import Damaged, Failed, Garbled, Reply, Worked, decod
 from weft.network.presence_replay import Moment
 from weft.network.told_sentences import without_paths
 from weft.network.transport_interface import Transport
+from weft.prepared_types import prepared
 from weft.protocol import Failure, Message, Phase, Request, fields_of, pack, unpack
 
 #: Phases and packed messages for one party.
@@ -115,7 +116,7 @@ class Saved(_Struct, frozen=True):
 
 JournalRecord = RunStarted | ExchangeOutcome | Ground | Chapter | Saved
 
-_DECODER: msgspec.msgpack.Decoder[JournalRecord] = msgspec.msgpack.Decoder(JournalRecord)
+_DECODER: msgspec.msgpack.Decoder[JournalRecord] = msgspec.msgpack.Decoder(prepared(JournalRecord))
 
 
 def write_record(record: JournalRecord) -> bytes:

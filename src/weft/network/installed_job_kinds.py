@@ -6,7 +6,6 @@ site's consent is asked before that kind opens a party.
 
 from __future__ import annotations
 
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,6 +18,7 @@ from weft.network.linear_job import LinearJob
 from weft.network.prediction_job import PredictionJob
 from weft.network.run_description import Task, TaskMessage
 from weft.plugins import Registry, how_to_install
+from weft.prepared_types import prepared
 from weft.protocol import Fields
 from weft.protocol.message import message_of
 
@@ -44,10 +44,7 @@ class _Tag(msgspec.Struct):
     kind: str
 
 
-_TAG: msgspec.json.Decoder[_Tag] = msgspec.json.Decoder(_Tag)
-#: Two threads that prepare the same type at once end the process: runs may begin at the same time.
-_PREPARING = Lock()
-_DECODERS: dict[type[Task], msgspec.json.Decoder[Task]] = {}
+_TAG: msgspec.json.Decoder[_Tag] = msgspec.json.Decoder(prepared(_Tag))
 
 
 def kind_of_config(config: FederationConfig) -> JobKind[Any, Any]:
@@ -75,20 +72,12 @@ def read_task(text: str) -> Task:
                 f"a task is of kind '{name}', which is not installed here; use the same version "
                 f"of Weft everywhere, and {how_to_install(name)}{JOB_KINDS.left_out()}"
             )
-        with _PREPARING:
-            decoder = _decoder(kind.task)
-        task: Task = decoder.decode(text)
+        task: Task = msgspec.json.decode(text, type=prepared(kind.task))
     except msgspec.MsgspecError as error:
         raise ProtocolError(
             f"a task cannot be read ({error}); use the same version of Weft everywhere"
         ) from None
     return task
-
-
-def _decoder(kind: type[Task]) -> msgspec.json.Decoder[Task]:
-    if kind not in _DECODERS:
-        _DECODERS[kind] = msgspec.json.Decoder(kind)
-    return _DECODERS[kind]
 
 
 def told_task(told: Fields) -> Task:

@@ -14,6 +14,7 @@ import msgspec
 from weft.errors import ConfigError
 from weft.network.event_lines import LogStyle
 from weft.network.kits.open_kit import Kit, packed_json
+from weft.prepared_types import prepared
 from weft.storage.atomic_files import StorageError, write_private
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def read_settings(kit: Kit) -> JoinSettings | None:
     """The settings of the last join; None if there was none."""
     path = settings_file(kit)
     try:
-        return msgspec.json.decode(path.read_bytes(), type=JoinSettings)
+        return msgspec.json.decode(path.read_bytes(), type=prepared(JoinSettings))
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError) as error:

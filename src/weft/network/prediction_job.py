@@ -13,6 +13,7 @@ from weft.network.job_kind import FinishedRun, OnIteration, RunKind, WrittenBy
 from weft.network.presence_replay import Presence
 from weft.network.run_description import PredictTask
 from weft.network.run_results import PRESENCE, undamaged
+from weft.prepared_types import prepared
 from weft.protocol import Channel
 
 if TYPE_CHECKING:
@@ -163,7 +164,9 @@ def read_scores(returned: Path, asker: Identity, model: Model) -> Predictions:
     from weft.federation.sealed_scores import open_scores
 
     with undamaged():
-        sealed = msgspec.msgpack.decode((returned / _SCORES).read_bytes(), type=SealedScores)
+        sealed = msgspec.msgpack.decode(
+            (returned / _SCORES).read_bytes(), type=prepared(SealedScores)
+        )
     return open_scores(sealed.letter, asker, model, sealed.run)
 
 

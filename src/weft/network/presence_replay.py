@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 import msgspec
 
 from weft.errors import ProtocolError
+from weft.prepared_types import prepared
 from weft.protocol import Channel, Failure, Replies, Request, size_of
 from weft.storage.atomic_files import StorageError, replacing
 
@@ -58,7 +59,7 @@ class Presence:
     def load(cls, path: Path) -> Self:
         """Read what :meth:`save` wrote."""
         try:
-            found = msgspec.json.decode(path.read_bytes(), type=_File)
+            found = msgspec.json.decode(path.read_bytes(), type=prepared(_File))
         except (OSError, msgspec.MsgspecError) as error:
             raise StorageError(f"{path} cannot be read as a record of presence ({error})") from None
         if found.version != _VERSION:

@@ -16,6 +16,7 @@ import msgspec
 
 from weft.errors import WeftError
 from weft.network.kits.engine_settings import GONE, Kind
+from weft.prepared_types import prepared
 from weft.storage.atomic_files import write_private
 
 #: Name of the file in a kit's folder of what Weft keeps.
@@ -124,7 +125,7 @@ def end_pulse(home: Path) -> None:
 def read_pulse(home: Path) -> Pulse | None:
     """The last sign of life; None: there was none, or its process ended in order."""
     try:
-        return msgspec.json.decode((home / _PULSE).read_bytes(), type=Pulse)
+        return msgspec.json.decode((home / _PULSE).read_bytes(), type=prepared(Pulse))
     except (OSError, msgspec.MsgspecError):
         return None
 

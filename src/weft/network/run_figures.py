@@ -12,6 +12,7 @@ import msgspec
 
 from weft.errors import WeftError
 from weft.network.run_progress import Progress, Report
+from weft.prepared_types import prepared
 from weft.storage.atomic_files import write_private
 
 #: Folder of these files in a coordinator's.
@@ -147,7 +148,7 @@ def delete_figures(home: Path, run: str) -> None:
 def figures_of_run(home: Path, run: str) -> RunFigures | None:
     """Those of one run; None: there are none, or they cannot be read."""
     try:
-        return msgspec.json.decode(_file(home, run).read_bytes(), type=RunFigures)
+        return msgspec.json.decode(_file(home, run).read_bytes(), type=prepared(RunFigures))
     except (OSError, msgspec.MsgspecError):
         return None
 

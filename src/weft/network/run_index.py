@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from weft.prepared_types import prepared
 from weft.storage.atomic_files import StorageError, write_private
 
 #: Name of the file in a site's folder.
@@ -49,7 +50,7 @@ class RunIndex:
         self._path = folder / RUNS
         self._entries: dict[str, IndexedRun] = {}
         try:
-            found = msgspec.json.decode(self._path.read_bytes(), type=list[IndexedRun])
+            found = msgspec.json.decode(self._path.read_bytes(), type=prepared(list[IndexedRun]))
         except FileNotFoundError:
             return
         except (OSError, msgspec.MsgspecError) as error:

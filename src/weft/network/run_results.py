@@ -20,6 +20,7 @@ from weft.network.presence_replay import Presence
 from weft.network.run_description import LinearTask
 from weft.network.submitter_visible_figures import HISTORY as HISTORY_COLUMNS
 from weft.network.submitter_visible_figures import LINEAR, PATH, listed, roughened, told_of
+from weft.prepared_types import prepared
 from weft.report.history import history_frame
 from weft.report.lambda_path import has_path, path_frame
 from weft.report.summary import summarise
@@ -111,7 +112,9 @@ class ReturnedResults(ReturnedRun):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         with undamaged():
-            self.sealed = msgspec.msgpack.decode((folder / _SLICES).read_bytes(), type=SealedSlices)
+            self.sealed = msgspec.msgpack.decode(
+                (folder / _SLICES).read_bytes(), type=prepared(SealedSlices)
+            )
             found = folder / _PATH
             self.path = pd.read_csv(found) if found.exists() else None
 

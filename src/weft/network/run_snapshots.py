@@ -25,6 +25,7 @@ from typing import Protocol
 import msgspec
 
 from weft.crypto.replay_log import Memory
+from weft.prepared_types import prepared
 from weft.storage.atomic_files import DamagedFile, StorageError
 from weft.storage.journal import Journal
 from weft.storage.object_graph import Opaque
@@ -86,10 +87,9 @@ class _Witness(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_li
     size: int
 
 
-# Made here, since threads that prepare a type at the same time end the process.
-_STANDINGS: msgspec.msgpack.Decoder[Standing] = msgspec.msgpack.Decoder(Standing)
-_RECORDS: msgspec.msgpack.Decoder[_Record] = msgspec.msgpack.Decoder(_Record)
-_WITNESSES: msgspec.msgpack.Decoder[_Witness] = msgspec.msgpack.Decoder(_Witness)
+_STANDINGS: msgspec.msgpack.Decoder[Standing] = msgspec.msgpack.Decoder(prepared(Standing))
+_RECORDS: msgspec.msgpack.Decoder[_Record] = msgspec.msgpack.Decoder(prepared(_Record))
+_WITNESSES: msgspec.msgpack.Decoder[_Witness] = msgspec.msgpack.Decoder(prepared(_Witness))
 
 
 class RunSnapshots:

@@ -32,6 +32,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from weft.network import clock
 from weft.network.credentials import AuthenticationFailed, Credential
 from weft.network.transport_interface import Transport
+from weft.prepared_types import prepared
 from weft.protocol import Failure
 
 #: The first byte of what travels; a site without the session answers ``_UNKNOWN``.
@@ -61,8 +62,7 @@ class _Handshake(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
         return _HANDSHAKE + msgspec.msgpack.encode(self)
 
 
-#: Made here, since threads that prepare a type at the same time end the process.
-_HANDSHAKES: msgspec.msgpack.Decoder[_Handshake] = msgspec.msgpack.Decoder(_Handshake)
+_HANDSHAKES: msgspec.msgpack.Decoder[_Handshake] = msgspec.msgpack.Decoder(prepared(_Handshake))
 
 
 def _read_handshake(packed: bytes) -> _Handshake:

@@ -11,6 +11,7 @@ from weft.errors import ConfigError
 from weft.network.event_lines import LogStyle
 from weft.network.kits.open_kit import Kit, packed_json
 from weft.network.run_queue import QueueLimits
+from weft.prepared_types import prepared
 from weft.storage.atomic_files import write_private
 
 #: Name of the file in a kit's ``local``, as for a site; it stays at the coordinator.
@@ -59,7 +60,7 @@ def read_serve_settings(kit: Kit) -> ServeSettings:
     """The settings of the last time; the defaults where none were given yet."""
     path = _file(kit)
     try:
-        return msgspec.json.decode(path.read_bytes(), type=ServeSettings)
+        return msgspec.json.decode(path.read_bytes(), type=prepared(ServeSettings))
     except FileNotFoundError:
         return ServeSettings()
     except (OSError, msgspec.MsgspecError) as error:

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from weft.errors import ProtocolError
+from weft.prepared_types import prepared
 from weft.protocol.message import Fields, Message, OnDevice, Part, Value, declared
 
 _VERSION = b"WEFT1"
@@ -77,7 +78,7 @@ def _value(kind: str, value: Any) -> Value:
         return value
     if kind != "a":
         raise ValueError(f"unknown kind of field {kind!r}")
-    parts = msgspec.convert(value, _Array)
+    parts = msgspec.convert(value, prepared(_Array))
     dtype = np.dtype(parts.dtype)
     if dtype.kind not in _KINDS:
         raise ValueError(f"arrays of {dtype} do not travel")

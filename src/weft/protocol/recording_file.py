@@ -25,6 +25,7 @@ from typing import IO, Literal, Self
 import msgspec
 
 from weft.errors import ProtocolError, WeftError
+from weft.prepared_types import prepared
 from weft.protocol.channel import Recorded
 from weft.protocol.message import Fields
 from weft.protocol.message_bytes import pack, unpack
@@ -234,7 +235,7 @@ class Recording:
 
 def _frames(path: Path, *, whole: bool = True) -> Iterator[tuple[Head | _Crossed | _End, int]]:
     """Frames, and where each ends; unless ``whole``, one that is cut off counts as none."""
-    decoder = msgspec.msgpack.Decoder(Head | _Crossed | _End)
+    decoder = msgspec.msgpack.Decoder(prepared(Head | _Crossed | _End))
     count = 0
     try:
         with path.open("rb") as file:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import ConfigError
+from weft.prepared_types import prepared
 from weft.protocol import Reading
 from weft.solvers.base import Record, Result
 from weft.solvers.common_messages import (
@@ -84,7 +85,7 @@ def load_checkpoint(run: RunState, result: Result, folder: Path) -> Reading:
         )
     run.iteration, run.ack, run.held = head["iteration"], head["ack"], head["held"]
     if head["certificate"] is not None:
-        run.certificate = msgspec.convert(head["certificate"], Certificate)
+        run.certificate = msgspec.convert(head["certificate"], prepared(Certificate))
     run.away = set(head["away"])
     for note in head["notes"]:
         run.note(note)
@@ -92,7 +93,7 @@ def load_checkpoint(run: RunState, result: Result, folder: Path) -> Reading:
     run.adder.public = public
     run.take_totals(arrays)
     run.take_head(head["own"])
-    result.history = msgspec.convert(head["history"], list[Record])
+    result.history = msgspec.convert(head["history"], prepared(list[Record]))
     adder = run.adder
     adder.epoch, adder.key, adder.public = _next_epoch(folder), head["key"], public
     round_ = adder.advance()
@@ -106,7 +107,7 @@ def load_checkpoint(run: RunState, result: Result, folder: Path) -> Reading:
         for party in run.holdings.parties
     }
     run.channel.ask(RESTORE, messages).insist("resuming")
-    return msgspec.convert(head["spent"], Reading)
+    return msgspec.convert(head["spent"], prepared(Reading))
 
 
 def _next_epoch(folder: Path) -> int:

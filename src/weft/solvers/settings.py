@@ -12,6 +12,7 @@ from weft.guards.model_noise import ModelNoise
 from weft.guards.sum_noise import SumNoise
 from weft.inference.requirements import FAMILY_NAMES, Wanted
 from weft.losses import Loss, get_loss
+from weft.prepared_types import prepared
 from weft.solvers.evaluation_settings import MOST_FOLDS, EvaluationSettings
 from weft.solvers.subspace.settings import GO_ON, SubspaceSettings
 
@@ -422,7 +423,7 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
     def read_options(self, kind: type[Options]) -> Options:
         """The options as the algorithm knows them."""
         try:
-            return msgspec.convert(self.options, kind)
+            return msgspec.convert(self.options, prepared(kind))
         except msgspec.ValidationError as error:
             known = ", ".join(field.name for field in msgspec.structs.fields(kind)) or "none"
             raise ConfigError(
@@ -437,7 +438,7 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @classmethod
     def from_json(cls, text: str) -> Settings:
-        return msgspec.json.decode(text, type=cls)
+        return msgspec.json.decode(text, type=prepared(cls))
 
 
 #: Every default, for those who offer the settings elsewhere: configs, estimators, comparisons.

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from weft.errors import WeftError
+from weft.prepared_types import prepared
 from weft.storage.object_graph import (
     Graph,
     Opaque,
@@ -103,7 +104,7 @@ class ObjectState:
             It is not as it was when the ground was laid, or there is no such state here.
         """
         try:
-            saved = msgspec.msgpack.decode(packed, type=_Saved)
+            saved = msgspec.msgpack.decode(packed, type=prepared(_Saved))
         except msgspec.MsgspecError:
             raise Unlike("it is no saved state of this version") from None
         there = dict(zip(self._paths, self._nodes, strict=True))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from weft.errors import ConfigError
+from weft.prepared_types import prepared
 from weft_neural.extractors.options import (
     CnnOptions,
     IdentityOptions,
@@ -82,7 +83,7 @@ def read_extractor_options(name: str, options: Mapping[str, Any]) -> msgspec.Str
         )
     kind = EXTRACTORS[name].options
     try:
-        return msgspec.convert(dict(options), kind)
+        return msgspec.convert(dict(options), prepared(kind))
     except msgspec.ValidationError as error:
         known = ", ".join(field.name for field in msgspec.structs.fields(kind)) or "none"
         raise ConfigError(

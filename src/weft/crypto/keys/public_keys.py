@@ -16,6 +16,7 @@ import msgspec
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ConfigError, ProtocolError, WeftError
+from weft.prepared_types import prepared
 
 PUBLIC = "public.json"
 
@@ -66,7 +67,7 @@ class PublicKeys:
     @classmethod
     def from_json(cls, content: bytes) -> Self:
         """Read what :meth:`to_json` gave."""
-        file = msgspec.json.decode(content, type=_PublicFile)
+        file = msgspec.json.decode(content, type=prepared(_PublicFile))
         check_names([party.name for party in file.parties])
         members = {p.name: PublicIdentity(p.signing, p.sealing) for p in file.parties}
         if file.made_by not in members:

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from weft.errors import ConfigError
+from weft.prepared_types import prepared
 
 Kind: TypeAlias = Literal["number", "category", "date"]
 DatePart: TypeAlias = Literal["year", "month", "weekday"]
@@ -217,7 +218,7 @@ def encode_rules(rules: Mapping[str, ColumnRule]) -> str:
 def decode_rules(text: str) -> dict[str, ColumnRule]:
     """The inverse of :func:`encode_rules`, for a text from another machine."""
     try:
-        rules = msgspec.json.decode(text, type=dict[str, ColumnRule]) if text else {}
+        rules = msgspec.json.decode(text, type=prepared(dict[str, ColumnRule])) if text else {}
     except (msgspec.MsgspecError, ConfigError) as error:
         raise ConfigError(f"the study declares columns in an unknown way ({error})") from None
     check_study_rules(rules)

@@ -17,6 +17,7 @@ from weft.data.columns.column_numbers import Misfits, SettledColumn
 from weft.data.columns.column_rules import OTHER, ColumnRule
 from weft.data.columns.declared_cells import Floats, Pair
 from weft.errors import DataError
+from weft.prepared_types import prepared
 
 if TYPE_CHECKING:
     from weft.data.tile import Tile
@@ -106,7 +107,7 @@ class Transformation(msgspec.Struct, frozen=True, kw_only=True):
                     f"the columns are transformed by version {version} of the rules, this Weft has "
                     f"{VERSION}; install the Weft that wrote it"
                 )
-            return msgspec.json.decode(text, type=cls)
+            return msgspec.json.decode(text, type=prepared(cls))
         except (AttributeError, msgspec.MsgspecError) as error:
             raise DataError(f"the stored transformation cannot be read ({error})") from None
 

@@ -26,6 +26,7 @@ from weft.federation.messages import (
 from weft.guards.terms import Terms
 from weft.matching.agreed_classes import AgreedClasses, Classes
 from weft.matching.coordinator import check_secrets
+from weft.prepared_types import prepared
 from weft.protocol import Channel
 from weft.protocol.shared_fields import Boxes, Everyone
 
@@ -129,7 +130,7 @@ def announce(
 
 def _terms(party: str, reply: AnnounceReply) -> Terms:
     try:
-        return msgspec.json.decode(reply.terms, type=Terms)
+        return msgspec.json.decode(reply.terms, type=prepared(Terms))
     except msgspec.MsgspecError:
         raise ProtocolError(
             f"party {party} announced terms that this version does not know; update both sides"

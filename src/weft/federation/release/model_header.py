@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import ProtocolError
+from weft.prepared_types import prepared
 from weft.solvers.base import Result
 from weft.solvers.settings import Settings
 
@@ -84,7 +85,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     @classmethod
     def from_json(cls, text: str) -> Self:
         try:
-            return msgspec.convert(json.loads(text), cls)
+            return msgspec.convert(json.loads(text), prepared(cls))
         except (ValueError, msgspec.MsgspecError) as error:
             raise ProtocolError(f"the head of a model cannot be read: {error}") from None
 

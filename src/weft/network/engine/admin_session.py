@@ -36,6 +36,7 @@ from weft.network.engine.write_job import FORGETS, OUTCOME, PROGRESS, write_job
 from weft.network.kits.open_kit import Kit
 from weft.network.run_progress import Report
 from weft.network.run_queue import Submission, in_order
+from weft.prepared_types import prepared
 
 if TYPE_CHECKING:
     from weft.network.run_description import Task
@@ -187,7 +188,7 @@ class Session:
                 told = self._engine.do_app_command(job, PROGRESS, {"since": since})
         except _Silent:
             return None
-        return msgspec.convert(told, Report)
+        return msgspec.convert(told, prepared(Report))
 
     def runs(self) -> list[RunInfo]:
         """All jobs that the server knows, the newest first."""
@@ -223,7 +224,7 @@ class Session:
             for name in names:
                 if (workspace / name).is_file():
                     shutil.copyfile(workspace / name, into / name)
-            return msgspec.json.decode(told.read_bytes(), type=Report)
+            return msgspec.json.decode(told.read_bytes(), type=prepared(Report))
 
 
 class _Silent(WeftError):

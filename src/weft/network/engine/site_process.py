@@ -39,6 +39,7 @@ from weft.network.join_settings import JoinSettings
 from weft.network.kits.open_kit import Kit
 from weft.network.metrics_text import Metric
 from weft.network.run_index import IndexedRun, RunIndex
+from weft.prepared_types import prepared
 from weft.storage.atomic_files import StorageError
 
 log = logging.getLogger("weft.site")
@@ -135,7 +136,7 @@ class SiteProcess:
         working.send(number, EXPOSURE)
         with suppress(TimeoutError, msgspec.MsgspecError):
             # Of a process that computes or ends, what was known last has to do.
-            self._exposure = msgspec.json.decode(reply.result(_LEDGER), type=list[Metric])
+            self._exposure = msgspec.json.decode(reply.result(_LEDGER), type=prepared(list[Metric]))
         return self._exposure
 
     def close(self) -> None:
@@ -224,7 +225,7 @@ class _WorkingProcess:
             return False
         number, content = frame
         if number == FIRST:
-            opening = msgspec.json.decode(content, type=Opening)
+            opening = msgspec.json.decode(content, type=prepared(Opening))
             with self._change:
                 self._asked = monotonic()
             self.opening.set_result(opening)

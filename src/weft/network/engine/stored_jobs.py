@@ -14,6 +14,7 @@ from weft.network.kits.engine_settings import engine_folder
 from weft.network.kits.open_kit import Kit
 from weft.network.run_progress import Report
 from weft.network.run_queue import Submission
+from weft.prepared_types import prepared
 
 #: Status of a job that has not begun, and of one that was stopped.
 WAITING, STOPPED = RunStatus.SUBMITTED.value, RunStatus.FINISHED_ABORTED.value
@@ -27,7 +28,7 @@ def is_over(status: str) -> bool:
 def ending_of(meta: Mapping[str, Any]) -> Report | None:
     """How the run of a job ended; None if it goes on, has not begun, or its process died."""
     try:
-        return msgspec.convert(meta.get(ENDING), Report)
+        return msgspec.convert(meta.get(ENDING), prepared(Report))
     except msgspec.ValidationError:
         return None
 

@@ -19,6 +19,7 @@ from weft.crypto.party_key_pairs import Identity, PublicIdentity
 from weft.errors import ConfigError, WeftError
 from weft.guards.terms import Terms
 from weft.network.kits.federation_plan import FederationPlan, planned
+from weft.prepared_types import prepared
 from weft.privacy.agreement.roster_files import Card, draft_roster
 from weft.privacy.agreement.signed_roster import Hex, SignedRoster, from_hex, to_hex
 from weft.privacy.agreement.site_policy import Limits
@@ -177,7 +178,7 @@ class Letter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """What it says, if it is of a kind."""
         if _TYPES[self.kind] is not kind:
             raise ConfigError(f"it is a letter of another kind: {self.kind}")
-        return msgspec.convert(self.content, kind, dec_hook=from_hex)
+        return msgspec.convert(self.content, prepared(kind), dec_hook=from_hex)
 
 
 def read_letter(path: Path) -> Letter:
@@ -186,7 +187,7 @@ def read_letter(path: Path) -> Letter:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise ConfigError("it is too large")
-        letter = msgspec.json.decode(path.read_bytes(), type=Letter, dec_hook=from_hex)
+        letter = msgspec.json.decode(path.read_bytes(), type=prepared(Letter), dec_hook=from_hex)
         letter.read(_TYPES[letter.kind])
     except FileNotFoundError:
         raise ConfigError(f"there is no letter {path}; correct the path, or {again}") from None

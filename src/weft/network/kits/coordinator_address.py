@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from weft.errors import ConfigError
 from weft.network.kits.certificates import Authority, read_certificate
 from weft.network.kits.open_kit import Kit, packed_json
+from weft.prepared_types import prepared
 from weft.storage.atomic_files import write_private
 
 #: Name of the newest letter, in an authority's folder and in a kit's ``startup``.
@@ -60,7 +61,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 def read_address(path: Path) -> Address:
     """Read a letter; whose it is, `follow` finds out."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Address)
+        return msgspec.json.decode(path.read_bytes(), type=prepared(Address))
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be read ({error.strerror or error}); correct the path"

@@ -32,6 +32,7 @@ from weft.network.kits.engine_settings import COORDINATOR, SUBMITTER_ROLE, Kind,
 from weft.network.kits.federation_plan import FederationPlan, Recipient
 from weft.network.kits.kit_archive import write_archive
 from weft.network.kits.open_kit import packed_json
+from weft.prepared_types import prepared
 from weft.storage.atomic_files import StorageError, write_private
 
 #: The authority's folder beside the kits.
@@ -294,7 +295,9 @@ def _other_federation(field: str, now: object, then: object, folder: Path) -> Co
 
 def _open_authority(folder: Path) -> tuple[Authority, _Record]:
     try:
-        record = msgspec.json.decode((folder / "federation.json").read_bytes(), type=_Record)
+        record = msgspec.json.decode(
+            (folder / "federation.json").read_bytes(), type=prepared(_Record)
+        )
         certificate = read_certificate((folder / "ca.crt").read_bytes())
         authority = Authority(certificate, read_key((folder / "ca.key").read_bytes()))
     except FileNotFoundError as error:

@@ -17,6 +17,7 @@ from weft.crypto.primitives.oprf import matching_key
 from weft.crypto.secret_bytes import KEY_BYTES
 from weft.errors import ConfigError, WeftError
 from weft.guards.terms import Terms
+from weft.prepared_types import prepared
 from weft.privacy.agreement.roster_revocation import Revocation
 from weft.privacy.agreement.signed_roster import (
     Charter,
@@ -88,7 +89,7 @@ def read_roster(path: Path) -> SignedRoster:
 
 
 def _roster_of(content: bytes) -> SignedRoster:
-    file = msgspec.json.decode(content, type=_RosterFile, dec_hook=from_hex)
+    file = msgspec.json.decode(content, type=prepared(_RosterFile), dec_hook=from_hex)
     return SignedRoster(file.roster, file.signatures)
 
 
@@ -109,7 +110,7 @@ def read_revocation(path: Path) -> Revocation:
 
 
 def _revocation_of(content: bytes) -> Revocation:
-    return msgspec.json.decode(content, type=Revocation, dec_hook=from_hex)
+    return msgspec.json.decode(content, type=prepared(Revocation), dec_hook=from_hex)
 
 
 def write_revocation(path: Path, revocation: Revocation) -> None:
@@ -118,7 +119,7 @@ def write_revocation(path: Path, revocation: Revocation) -> None:
 
 
 def _card_of(content: bytes) -> Card:
-    return msgspec.json.decode(content, type=Card, dec_hook=from_hex)
+    return msgspec.json.decode(content, type=prepared(Card), dec_hook=from_hex)
 
 
 def write_card(path: Path, card: Card) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from weft.errors import ConfigError
 from weft.matching.id_normalization import normal_ids
+from weft.prepared_types import prepared
 from weft.privacy.agreement.roster_files import write_revocation
 from weft.privacy.agreement.roster_revocation import Revocation
 from weft.privacy.agreement.signed_roster import SignedRoster, to_hex
@@ -131,7 +132,7 @@ class RosterPins:
     def _pins(self) -> dict[str, _Pin]:
         path = self._folder / _PINNED
         try:
-            return msgspec.json.decode(path.read_bytes(), type=dict[str, _Pin])
+            return msgspec.json.decode(path.read_bytes(), type=prepared(dict[str, _Pin]))
         except FileNotFoundError:
             return {}
         except (OSError, msgspec.MsgspecError) as error:

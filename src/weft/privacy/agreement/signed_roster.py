@@ -26,6 +26,7 @@ from weft.crypto.primitives.oprf import matching_key
 from weft.crypto.secret_bytes import KEY_BYTES
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import Terms
+from weft.prepared_types import prepared
 from weft.privacy.agreement.site_policy import Limits
 
 #: What a member may do: bring rows or columns, bring labels, hold a key for matching ids, get the
@@ -193,7 +194,7 @@ class SignedRoster:
     @cached_property
     def charter(self) -> Charter:
         """What the members agree on."""
-        return msgspec.convert(self.content, Charter, dec_hook=from_hex)
+        return msgspec.convert(self.content, prepared(Charter), dec_hook=from_hex)
 
     @cached_property
     def members(self) -> dict[str, Member]:

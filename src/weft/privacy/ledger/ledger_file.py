@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.prepared_types import prepared
 from weft.privacy.ledger.earlier_companies import CompanyMemory
 from weft.privacy.ledger.earlier_edges import EdgeMemory
 from weft.privacy.ledger.earlier_folds import FoldMemory
@@ -54,7 +55,7 @@ class Book:
         if version is None or version.tolist() != [_FORMAT]:
             raise self._damaged(f"{self.path} is of another format than {_FORMAT}")
         try:
-            runs = msgspec.json.decode(arrays["runs"].tobytes(), type=list[Run])
+            runs = msgspec.json.decode(arrays["runs"].tobytes(), type=prepared(list[Run]))
         except (KeyError, msgspec.MsgspecError):
             raise self._damaged(f"{self.path} does not hold a ledger") from None
         sample, key = self._held(arrays.get("sample")), self._held(arrays.get("key"))
