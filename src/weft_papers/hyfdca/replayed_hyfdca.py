@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -123,8 +124,7 @@ class ReplayedHyfdca:
         half, columns = self._halves[k], self._seated.columns[k]
         shared = len(columns)
         if shared:
-            opened = self._v[columns].astype(np.float64) * self._of_v.unit
-            np.divide(opened, self._lam, half.w[:shared])
+            _open_weights(self._v, columns, self._of_v.unit, self._lam, half.w)
         if shared < len(half.w):
             np.divide(half.v[shared:], self._lam * self._samples, half.w[shared:])
 
@@ -210,10 +210,9 @@ class ReplayedHyfdca:
         columns, sent, format_ = self._seated.columns[k], self._v_sent[k], self._of_v
         if not len(columns):
             return
-        out = np.empty(sent.shape, np.int64)
-        if not encode_block_increment(self._halves[k].v, self._v_scale, format_.limit, sent, out):
+        own = self._halves[k].v
+        if not _add_increments(own, self._v_scale, format_.limit, sent, columns, self._v):
             format_.refuse()
-        self._v[columns] += out
 
     def _on_grid(self, values: Floats) -> Floats:
         scaled: Floats = values * self._of_alpha.scale
@@ -249,6 +248,30 @@ class ReplayedHyfdca:
             "sent_z": self._z_sent,
             "sent_v": self._v_sent,
         }
+
+
+@numba.njit(cache=True)
+def _add_increments(
+    values: Any, scale: float, limit: float, sent: Any, columns: Any, totals: Any
+) -> bool:
+    """Add what changed since it was sent to the totals; False where a value does not fit."""
+    for r in range(columns.shape[0]):
+        for j in range(sent.shape[1]):
+            scaled = np.rint(values[r, j] * scale)
+            if not (abs(scaled) <= limit):
+                return False
+            n = np.int64(scaled)
+            totals[columns[r], j] += n - sent[r, j]
+            sent[r, j] = n
+    return True
+
+
+@numba.njit(cache=True)
+def _open_weights(totals: Any, columns: Any, unit: float, lam: float, weights: Any) -> None:
+    """Weights of the columns from the totals of all parties."""
+    for r in range(columns.shape[0]):
+        for j in range(weights.shape[1]):
+            weights[r, j] = np.float64(totals[columns[r], j]) * unit / lam
 
 
 def _places(mine: NDArray[np.int64], proposed: NDArray[np.int64]) -> Slots:
