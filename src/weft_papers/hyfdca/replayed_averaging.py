@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numba
@@ -96,9 +95,8 @@ class ReplayedAveraging:
             self._iterate(range(first, min(first + _AT_ONCE, last + 1)))
 
     def _iterate(self, iterations: range) -> None:
-        drawn = [self._seated.present(t) for t in iterations]
         rates = [self._rate / (self._options.b + math.sqrt(t)) for t in iterations]
-        present, present_of = np.array(list(chain(*drawn)), np.int64), _begins(drawn)
+        present, present_of = self._seated.present_over(iterations)
         state = (self._total, self._weights, self._newest, self._parties)
         told = (iterations.start, present, present_of, np.array(rates))
         arguments: tuple[Any, ...] = (*told, *self._alike, *state)

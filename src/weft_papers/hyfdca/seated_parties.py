@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from weft.solvers.run_loop import IteratedCoordinator
 from weft.solvers.settings import Settings
 from weft.sums.masked_maxima import units_above
 from weft.sums.messages import SIZE
+from weft_papers.hyfdca.parties_by_iteration import drawn_at_once
 from weft_papers.hyfdca.setting_data import SettingData
 
 Integers = NDArray[np.int64]
@@ -58,6 +60,16 @@ class Seated:
         """Numbers of the parties that take part."""
         index = self.run.holdings.index
         return [index[name] for name in self.run.participation.present(iteration)]
+
+    def present_over(self, iterations: range) -> tuple[Ints, Ints]:
+        """The same of many iterations, one after the other, and where each begins."""
+        participation, index = self.run.participation, self.run.holdings.index
+        drawn = drawn_at_once(participation, iterations)
+        if drawn is None:
+            each = [self.present(t) for t in iterations]
+            return np.array(list(chain(*each)), np.int64), np.cumsum([0, *map(len, each)])
+        numbers = np.array([index[name] for name in participation.parties], np.int64)
+        return numbers[drawn].ravel(), np.arange(len(drawn) + 1) * drawn.shape[1]
 
 
 class MatchedParties:
