@@ -52,7 +52,7 @@ def _draw(seed: Any, purpose: Any, first: int, parties: int, found: Any) -> None
         _seed(pool, state)
         spare, waiting = np.uint64(0), False
         for last in range(parties - count, parties):
-            place, threshold = 0, 0
+            place = np.int64(0)
             if last > 0:
                 choices = np.uint64(last + 1)
                 while True:
@@ -67,11 +67,11 @@ def _draw(seed: Any, purpose: Any, first: int, parties: int, found: Any) -> None
                         break
                 place = np.int64(product >> _32)
             chosen[last if chosen[place] else place] = True
-        place = 0
+        listed = 0
         for k in range(parties):
             if chosen[k]:
-                found[n, place] = k
-                place += 1
+                found[n, listed] = k
+                listed += 1
                 chosen[k] = False
 
 
