@@ -12,7 +12,7 @@ from unittest.mock import patch
 import pytest
 from replayed import Troupe, cut_for, federation_for, replay, settings_for
 
-from weft.crypto.replay_log import RandomnessLog
+from weft.crypto.replay_log import Forgotten, RandomnessLog
 from weft.network.randomness_store import RandomnessStore
 from weft.storage.atomic_files import StorageError
 from weft.storage.journal import Journal
@@ -61,6 +61,48 @@ def test_values_are_for_their_owner_alone_and_the_latest_counts(tmp_path):
     assert list(path.parent.iterdir()) == [path]
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_what_was_drawn_for_messages_can_be_forgotten_and_the_rest_stays(tmp_path):
+    path = tmp_path / "randomness"
+    store = RandomnessStore(path)
+    draws = RandomnessLog(store)
+    draws.random("before any message", 4)
+    draws.hear("say", b"a")
+    first = draws.random("nonce", 4)
+    store["note"] = b"old"
+    begin = store.count
+    draws.random("nonce", 4)
+    store["note"] = b"new"
+    store["mark"] = b"stays"
+    end = store.count
+    last = draws.random("nonce", 4)
+    before = path.stat().st_size
+    # The second nonce; a note hangs on no message.
+    assert store.forget(begin, end) == 1
+    assert path.stat().st_size < before
+    expected = {"note": b"new", "mark": b"stays"}
+    assert {name: store.get(name) for name in expected} == expected
+    store["later"] = b"after it"
+    store.close()
+    found = contents(path)
+    assert {name: found[name] for name in expected} == expected
+    assert found["later"] == b"after it"
+    assert [value for name, value in found.items() if name.startswith("nonce")] == [first, last]
+    assert sum(name.startswith("before") for name in found) == 1
+
+
+def test_what_is_forgotten_is_never_made_anew_for_messages_that_are_heard_again(tmp_path):
+    store = RandomnessStore(tmp_path / "randomness")
+    draws = RandomnessLog(store)
+    draws.hear("say", b"a")
+    draws.random("nonce", 4)
+    store.forget(0, store.count)
+    again = RandomnessLog(store)
+    again.hear("say", b"a")
+    with again.replaying(), pytest.raises(Forgotten, match="lacks 'nonce'"):
+        again.random("nonce", 4)
+    store.close()
 
 
 def test_a_full_disk_is_told_in_a_sentence_and_spoils_nothing(tmp_path, monkeypatch):

@@ -37,9 +37,11 @@ from weft.federation.model import load_model
 from weft.federation.party import Party
 from weft.federation.party_snapshots import PartySnapshots
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
+from weft.guards.sum_noise import SumNoise
 from weft.network.coordinator_snapshots import CoordinatorSnapshots
 from weft.network.envelope import Failed, Work, Worked, decode_envelope, decode_reply
 from weft.network.presence_replay import ReplayedPresence
+from weft.network.randomness_store import RandomnessStore
 from weft.network.run_description import LinearTask
 from weft.network.run_snapshots import SNAPSHOT
 from weft.privacy.ledger.ledger_file import Book
@@ -131,6 +133,108 @@ def test_whenever_a_site_dies_it_says_the_same_and_uses_no_pad_twice(
     assert same_words(again, decode_reply(known.letters[FEW - 1][1]))
     assert hidden.twice == []
     assert len(hidden.seen) > FEW // 2
+
+
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory):
+    """A calm run whose parties draw noise for every gradient."""
+    rng = np.random.default_rng(6)
+    cells, ids = rng.normal(size=(24, 3)), [f"n{row:02}" for row in range(24)]
+    labels = (cells.sum(axis=1) + rng.normal(size=24) > 0).astype(int)
+    tiles = {
+        name: (Tile.make(ids[rows], ["a", "b", "c"], cells[rows], labels[rows]),)
+        for name, rows in (("north", slice(0, 12)), ("south", slice(12, 24)))
+    }
+    settings = Settings(
+        solver="lbfgs", loss="logistic", lam=0.1, gap=None, iterations=8,
+        sum_noise=SumNoise(multiplier=1.0),
+    )  # fmt: skip
+    with often(10**9):
+        return calm_run(tmp_path_factory.mktemp("noisy"), tiles, HOW, settings)
+
+
+def drawn_at(place):
+    """Names of what a site's party has drawn and still keeps."""
+    memory = RandomnessStore(place.folder / RANDOMNESS)
+    found = list(memory)
+    memory.close()
+    return found
+
+
+@examples(
+    100,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(fates=FATES, envelopes=st.integers(1, 3))
+def test_a_memory_without_what_nobody_hears_again_draws_nothing_anew(
+    noisy, tmp_path_factory, fates, envelopes
+):
+    with often(envelopes):
+        place = resume(noisy, tmp_path_factory.mktemp("site") / "north")
+        hidden = Hidden()
+        # Its noise is its own; but what it said once, it says again.
+        with hidden.watching(), Faults(fates).at_work():
+            for envelope, _ in noisy.letters[:FEW]:
+                said = answer_until_done(place, envelope)
+        place.kill()
+        with hidden.watching():
+            again = decode_reply(place.site.answer(envelope))
+        place.site.close()
+    assert same_words(again, said)
+    assert hidden.twice == []
+    assert len(hidden.seen) > FEW // 2
+
+
+def test_a_memory_has_what_was_drawn_before_training_and_lately(noisy, tmp_path):
+    kept = {}
+    for envelopes in (10**9, 3):
+        with often(envelopes):
+            place = resume(noisy, tmp_path / str(envelopes))
+            for envelope, _ in noisy.letters:
+                place.site.answer(envelope)
+            place.site.close()
+            kept[envelopes] = drawn_at(place)
+    all_, few = (
+        [name for name in kept[each] if name.startswith("sum noise")] for each in (10**9, 3)
+    )
+    assert len(all_) > 12
+    # Of at most two snapshots, and what came after them.
+    assert few == all_[-len(few) :]
+    assert len(few) <= 7
+    before = [name for name in kept[10**9] if not name.startswith("sum noise")]
+    assert {*before} <= {*kept[3]}
+
+
+def test_without_its_newest_snapshot_what_was_drawn_since_the_one_before_is_there(noisy, tmp_path):
+    with often(3):
+        place = resume(noisy, tmp_path / "north")
+        for envelope, _ in middle(noisy):
+            said = decode_reply(place.site.answer(envelope))
+        place.site.close()
+        _, second = snapshots_in(records(place))
+        damage(place, second)
+        assert same_words(told(place, envelope), said)
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("fate", ["before", "torn", "after", "full"])
+def test_a_death_at_every_step_of_a_new_memory(fate, noisy, tmp_path):
+    """One by one, all calls that change files in a few letters; drawn at random above."""
+    met, number = [], 0
+    with often(2):
+        while len(met) == number:
+            faults, hidden = Faults({number: fate}), Hidden()
+            place = resume(noisy, tmp_path / str(number))
+            with hidden.watching(), faults.at_work():
+                for envelope, _ in noisy.letters[:8]:
+                    answer_until_done(place, envelope)
+            place.site.close()
+            assert hidden.twice == []
+            met += faults.met
+            number += 1
+    # At least two of the journal and one of the memory.
+    assert [call for _, call in met].count("replace") >= 3
 
 
 @pytest.mark.parametrize("fate", some_of(("before", "torn", "after", "full"), "torn"))

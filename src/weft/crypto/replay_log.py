@@ -22,6 +22,14 @@ from typing import Any, Protocol
 from weft.errors import ConfigError, ProtocolError
 
 _END = "end"
+#: Bytes of the hash of all that was heard, which ends the names of values, and its digits.
+_HASH, _HEX = 16, {*"0123456789abcdef"}
+
+
+def is_of_messages(key: str) -> bool:
+    """Whether a value was made in the course of messages: nobody asks for it without them."""
+    *_, last = key.rpartition(" ")
+    return len(last) == 2 * _HASH and not {*last} - _HEX
 
 
 class Memory(Protocol):
@@ -72,7 +80,7 @@ class RandomnessLog:
         if self._memory.get(_END) == self._heard:
             raise ProtocolError("this run has been closed here; start a new run")
         said = phase.encode() + b"\0" + packed
-        self._heard = blake2b(self._heard + said, digest_size=16).digest()
+        self._heard = blake2b(self._heard + said, digest_size=_HASH).digest()
 
     def finish(self) -> bool:
         """The run is over, after which no message is heard; whether it was not so before."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from weft.crypto.replay_log import is_of_messages
 from weft.errors import WeftError
 from weft.storage.atomic_files import StorageError
 from weft.storage.journal import Journal
@@ -62,6 +63,44 @@ class RandomnessStore:
     def __setitem__(self, name: str, value: bytes) -> None:
         self._journal.append(msgspec.msgpack.encode((name, value)))
         self._places[name] = len(self._journal) - 1
+
+    @property
+    def count(self) -> int:
+        """Records in the file."""
+        return len(self._journal)
+
+    def place_of(self, name: str) -> int | None:
+        """Which of the records holds the value of this name; None: none."""
+        return self._places.get(name)
+
+    def size(self, begin: int, end: int) -> int:
+        """Bytes of the records from one to before another."""
+        return self._journal.size(begin, end)
+
+    def forget(self, begin: int, end: int) -> int:
+        """Leave out what was drawn in the course of messages that nobody hears again.
+
+        Their records are those from one to before another. What hangs on no message stays, and the
+        file is the old one or the new one, whatever happens. A value that is missing is never made
+        anew where messages are heard again (`weft.crypto.replay_log.Forgotten`).
+
+        Returns
+        -------
+        count
+            How many records are gone.
+        """
+        kept = {name: place for name, place in self._places.items() if not is_of_messages(name)}
+        stay = sorted(place for place in kept.values() if begin <= place < end)
+        ranges = [range(begin), *(range(place, place + 1) for place in stay)]
+        self._journal.keep([*ranges, range(end, self.count)])
+        gone = end - begin - len(stay)
+        moved = {place: begin + number for number, place in enumerate(stay)}
+        self._places = {
+            name: place if place < begin else moved.get(place, place - gone)
+            for name, place in self._places.items()
+            if not begin <= place < end or place in moved
+        }
+        return gone
 
     def close(self) -> None:
         """Let another process open the file."""

@@ -13,6 +13,9 @@ An older journal in the place of the newest would let a party answer other quest
 it has used. Before a snapshot is written, the run's memory notes after how many envelopes it comes:
 a journal that knows of fewer is refused. Where both files are older than the run, the coordinator's
 count of answers says so (`weft.network.site_run.SiteRun`).
+
+What was drawn between the ground and the last snapshot but one is left out of the memory too, since
+nobody hears those messages again.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from typing import Protocol
 
 import msgspec
 
-from weft.crypto.replay_log import Memory
+from weft.network.randomness_store import RandomnessStore
 from weft.prepared_types import prepared
 from weft.storage.atomic_files import DamagedFile, StorageError
 from weft.storage.journal import Journal
@@ -33,8 +36,8 @@ from weft.storage.object_graph import Opaque
 log = logging.getLogger("weft.site")
 
 GROUND, SNAPSHOT = b"ground", b"snapshot"
-#: What the memory of a run calls its newest snapshot.
-_WITNESS = "snapshot"
+#: What the memory of a run calls its newest snapshot, and where training began.
+_WITNESS, _BEGAN = "snapshot", "ground"
 #: A snapshot is due after so many envelopes, or seconds of work, but takes this share of the time
 #: at most.
 _ENVELOPES, _SECONDS, _SHARE = 256, 5.0, 0.1
@@ -105,11 +108,13 @@ class RunSnapshots:
         Keeps what the journal must not fall behind.
     """
 
-    def __init__(self, run: str, journal: Journal, memory: Memory) -> None:
+    def __init__(self, run: str, journal: Journal, memory: RandomnessStore) -> None:
         self._run, self._journal, self._memory = run, journal, memory
         #: Places of the ground and of all snapshots.
         self.ground: int | None = None
         self._places: list[int] = []
+        #: Records of the memory before each of them; None: it was taken by another process.
+        self._drawn: list[int | None] = []
         #: Envelopes and seconds of work since the last one, and how long one takes.
         self._since, self._worked, self._cost = 0, 0.0, 0.0
         self._able = True
@@ -128,6 +133,7 @@ class RunSnapshots:
     def found(self, place: int, record: bytes) -> Standing:
         """A snapshot was read."""
         self._places.append(place)
+        self._drawn.append(None)
         self._since = 0
         return self._standing(self._read(record))
 
@@ -239,6 +245,8 @@ class RunSnapshots:
     def _lay_ground(self, snapshots: Snapshots) -> None:
         began = perf_counter()
         snapshots.lay_ground()
+        # First: what is drawn before it is needed for ever.
+        self._memory[_BEGAN] = b""
         self._journal.append(GROUND, durable=False)
         self.ground = len(self._journal) - 1
         self._cost = perf_counter() - began
@@ -247,7 +255,7 @@ class RunSnapshots:
         began = perf_counter()
         place = msgspec.msgpack.encode(standing)
         record = SNAPSHOT + msgspec.msgpack.encode(_Record(place, snapshots.save(place)))
-        before = len(self._journal)
+        before, drawn = len(self._journal), self._memory.count
         # First: a journal without this snapshot has all of its envelopes, and one that was put in
         # its place would not have them.
         self._memory[_WITNESS] = msgspec.msgpack.encode(
@@ -255,6 +263,7 @@ class RunSnapshots:
         )
         self._journal.append(record)
         self._places.append(before)
+        self._drawn.append(drawn)
         self._since, self._worked, self._cost = 0, 0.0, perf_counter() - began
         self._shorten()
 
@@ -264,6 +273,23 @@ class RunSnapshots:
             return
         begin, end = self.ground + 1, self._places[-2]
         lost, all_ = self._journal.size(begin, end), self._journal.size(0, len(self._journal))
-        if lost >= max(_FEW, _WORTH * (all_ - lost)):
+        if _is_worth(lost, all_):
             self._journal.keep([range(begin), range(end, len(self._journal))])
             self._places = [place - (end - begin) for place in self._places[-2:]]
+            self._drawn = self._drawn[-2:]
+        self._forget()
+
+    def _forget(self) -> None:
+        """Leave out what was drawn in that time, of which no message is heard again."""
+        began, end = self._memory.place_of(_BEGAN), self._drawn[-2]
+        if began is None or end is None or end <= began:
+            return
+        lost, all_ = self._memory.size(began + 1, end), self._memory.size(0, self._memory.count)
+        if _is_worth(lost, all_):
+            gone = self._memory.forget(began + 1, end)
+            self._drawn = [None if drawn is None else drawn - gone for drawn in self._drawn]
+
+
+def _is_worth(lost: int, all_: int) -> bool:
+    """Whether a new file is, that lacks so many bytes of all."""
+    return lost >= max(_FEW, _WORTH * (all_ - lost))
