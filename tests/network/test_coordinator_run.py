@@ -37,8 +37,8 @@ def outcomes(monkeypatch):
     return told
 
 
-def go(folder, task=TASK):
-    running.coordinate_run(lambda parties: None, folder, task, Progress("a-run"))
+def go(folder, task=TASK, submitter="anna@north.example"):
+    running.coordinate_run(lambda parties: None, folder, task, Progress("a-run"), submitter)
 
 
 def test_who_is_away_is_waited_for(tmp_path, outcomes):
@@ -53,6 +53,24 @@ def test_nobody_is_waited_for_longer_than_the_patience(tmp_path, outcomes):
     with pytest.raises(PartyAway, match="north is away"):
         go(tmp_path / "run", hasty)
     assert outcomes
+
+
+def test_another_submitter_does_not_resume_a_run(tmp_path, outcomes):
+    folder = tmp_path / "a-run"
+    outcomes += [ProtocolError("north refuses"), None]
+    with pytest.raises(ProtocolError, match="north refuses"):
+        go(folder)
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(ConfigError) as found:
+        go(folder, submitter="bert@south.example")
+    assert str(found.value) == (
+        "run a-run is not bert@south.example's; only its submitter can resume it"
+    )
+    # Nothing was tried, and nothing is lost for the one whose run it is.
+    assert len(outcomes) == 1
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+    go(folder)
+    assert outcomes == []
 
 
 def test_no_submitter_learns_where_the_coordinator_keeps_its_files(tmp_path):

@@ -13,7 +13,7 @@ from weft import __version__
 from weft.errors import ConfigError, PartyAway, ProtocolError
 from weft.network import clock
 from weft.network.coordinator_snapshots import has_snapshot
-from weft.network.discard_run import SUBMITTER, TASK, delete_folder
+from weft.network.discard_run import SUBMITTER, TASK, check_owner, delete_folder
 from weft.network.installed_job_kinds import job_kind_of, read_task
 from weft.network.job_kind import FinishedRun
 from weft.network.network_channel import NetworkChannel, Timeouts
@@ -55,7 +55,7 @@ def coordinate_run(
     progress
         Receives the run's progress; has its name.
     submitter
-        Who may abandon the run.
+        Who asks for it; only the run's submitter may resume or abandon it.
     record
         Keep all messages in the folder, for audits, until somebody deletes them.
 
@@ -192,6 +192,8 @@ def _kept_task(folder: Path, task: Task, submitter: str) -> Task:
         write_private(folder / SUBMITTER, submitter.encode(), durable=True)
         write_private(path, task.to_json().encode(), durable=True)
         return task
+    # Results are sealed to whoever the parties chose, but a run is under way for its submitter.
+    check_owner(folder, submitter, "resume it")
     kept = read_task(path.read_text(encoding="utf-8"))
     if msgspec.structs.replace(task, parties=kept.parties) != kept:
         raise ConfigError(

@@ -51,7 +51,7 @@ def abandon_run(
         # It never began, or was abandoned before.
         return {}
     with locked(folder / TASK):
-        _check_owner(folder, submitter)
+        check_owner(folder, submitter, "give it up")
         task = read_task((folder / TASK).read_text(encoding="utf-8"))
         # Some parties may not know yet that it is over.
         envelope = encode(End(run, (folder / RESULTS).is_dir(), 0))
@@ -102,9 +102,8 @@ def delete_folder(folder: Path) -> None:
         ) from None
 
 
-def _check_owner(folder: Path, submitter: str) -> None:
+def check_owner(folder: Path, submitter: str, what: str) -> None:
+    """Refuse whoever did not submit a run; ``what`` only its submitter can do."""
     owner = folder / SUBMITTER
     if owner.exists() and owner.read_text(encoding="utf-8") != submitter:
-        raise ConfigError(
-            f"run {folder.name} is not {submitter}'s; only its submitter can give it up"
-        )
+        raise ConfigError(f"run {folder.name} is not {submitter}'s; only its submitter can {what}")
