@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,6 +20,7 @@ from weft.solvers.hyfdca.local_methods import Safe, Turn
 from weft.solvers.hyfdca.party import RESUM_EVERY
 from weft.sums.gap_certificate import Certificate
 from weft.sums.posted_values import Changes
+from weft_papers.hyfdca.feature_totals import FeatureTotals
 from weft_papers.hyfdca.seated_parties import Integers, Seated, joined, parted
 
 
@@ -50,6 +50,9 @@ class ReplayedHyfdca:
             half.view.computing[half.view.row_cohort][:, None].astype(np.float64)
             for half in self._halves
         ]
+        self._feature_totals = FeatureTotals(
+            self._v, seated.columns, [h.table for h in self._halves]
+        )
         self._turns: dict[int, Turn] = {}
         self._pair = _PairUnderWay(seated) if self._safe else None
         #: The last iteration that is done.
@@ -102,6 +105,7 @@ class ReplayedHyfdca:
             if t % RESUM_EVERY == 0:
                 half.v[:] = 0.0
                 half.table.accumulate(None, half.alpha, half.v)
+                self._feature_totals.moved(k, None)
             turn = self._turns[k] = half.drawing.turn(t, ahead, False)
             rows, sent = self._seated.rows[k], self._z_sent[k]
             if not len(rows):
@@ -124,7 +128,7 @@ class ReplayedHyfdca:
         half, columns = self._halves[k], self._seated.columns[k]
         shared = len(columns)
         if shared:
-            _open_weights(self._v, columns, self._of_v.unit, self._lam, half.w)
+            self._feature_totals.open_weights(k, self._of_v.unit, self._lam, half.w)
         if shared < len(half.w):
             np.divide(half.v[shared:], self._lam * self._samples, half.w[shared:])
 
@@ -205,14 +209,12 @@ class ReplayedHyfdca:
             change = new - half.alpha.take(slots, axis=0)
             half.alpha[slots] = new
         half.table.accumulate(slots, change, half.v)
+        self._feature_totals.moved(k, slots)
 
     def _tell_sums(self, k: int) -> None:
-        columns, sent, format_ = self._seated.columns[k], self._v_sent[k], self._of_v
-        if not len(columns):
-            return
-        own = self._halves[k].v
-        if not _add_increments(own, self._v_scale, format_.limit, sent, columns, self._v):
-            format_.refuse()
+        told = (self._halves[k].v, self._v_scale, self._of_v.limit, self._v_sent[k])
+        if not self._feature_totals.add(k, *told):
+            self._of_v.refuse()
 
     def _on_grid(self, values: Floats) -> Floats:
         scaled: Floats = values * self._of_alpha.scale
@@ -236,6 +238,7 @@ class ReplayedHyfdca:
         for name, arrays in self._of_parties().items():
             parted(state[name], arrays)
         self._z, self._v, self._alpha = state["total_z"], state["total_v"], state["alpha"]
+        self._feature_totals.restore(self._v)
         self._seen, self.completed = state["seen"], t
         self._changed.restore(state["changed"], t)
         if self._pair is not None:
@@ -248,30 +251,6 @@ class ReplayedHyfdca:
             "sent_z": self._z_sent,
             "sent_v": self._v_sent,
         }
-
-
-@numba.njit(cache=True)
-def _add_increments(
-    values: Any, scale: float, limit: float, sent: Any, columns: Any, totals: Any
-) -> bool:
-    """Add what changed since it was sent to the totals; False where a value does not fit."""
-    for r in range(columns.shape[0]):
-        for j in range(sent.shape[1]):
-            scaled = np.rint(values[r, j] * scale)
-            if not (abs(scaled) <= limit):
-                return False
-            n = np.int64(scaled)
-            totals[columns[r], j] += n - sent[r, j]
-            sent[r, j] = n
-    return True
-
-
-@numba.njit(cache=True)
-def _open_weights(totals: Any, columns: Any, unit: float, lam: float, weights: Any) -> None:
-    """Weights of the columns from the totals of all parties."""
-    for r in range(columns.shape[0]):
-        for j in range(weights.shape[1]):
-            weights[r, j] = np.float64(totals[columns[r], j]) * unit / lam
 
 
 def _places(mine: NDArray[np.int64], proposed: NDArray[np.int64]) -> Slots:
