@@ -103,6 +103,15 @@ def test_nobody_else_is_answered(federation, wire):
     assert echo_of(wire, "north").told == []
 
 
+def test_a_site_whose_kit_names_another_host_answers_nobody(federation, wire):
+    """Its connection may end anywhere; letters are bound to the coordinator of that name."""
+    wire.sites["north"] = SecureSite(Echo(), federation["north"], "north", "elsewhere.example")
+    for poser in ("coordinator", "south"):
+        reply = SecureTransport(wire, federation[poser]).send({"north": b"hello"}, 5.0)["north"]
+        assert "does not accept this coordinator" in reply.reason
+    assert echo_of(wire, "north").told == []
+
+
 def test_what_is_sent_without_a_bond_is_not_worked_on(federation, wire):
     site = wire.sites["north"]
     for envelope in (b"", b"L", b"L" + bytes(64), b"M", b"Mnonsense", b"plain words", bytes(100)):

@@ -101,6 +101,17 @@ def test_a_coordinator_of_another_federation_is_not_trusted(place, tmp_path, qui
     assert "does not trust" in said
 
 
+@pytest.mark.parametrize("who", ["coordinator", "north"])
+def test_a_kit_with_another_address_reaches_nobody_but_its_own_coordinator(place, who, quick):
+    """Somebody changed it on its way: there listens a member, or a relay to the coordinator."""
+    with coordinator(Kit.open(kit_of(place, who))) as port:
+        kit = open_kit(place, "south", port)
+        # A member listens under the right name; the coordinator's certificate is for that name.
+        changed = kit if who == "north" else replace(kit, host="127.0.0.1")
+        said = refusal(lambda: check_coordinator(changed))
+    assert "shows a certificate that this kit does not trust" in said
+
+
 @pytest.mark.parametrize(
     ("days", "words"), [(1, "is not valid yet"), (-400, "is not valid any more")]
 )
