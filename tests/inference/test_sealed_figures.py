@@ -67,18 +67,19 @@ def table_called(name: str) -> Table:
 def sealed(
     table: Table, name: str, how: str, lam: float, terms: Terms = GUARDED, iterations: int = 40
 ) -> Any:
-    family = name if name in ("gaussian", "poisson") else "binomial"
+    family = name if name in ("gaussian", "poisson", "gamma") else "binomial"
     asked = {"solver": "auto", "mode": "sealed", "lam": lam, "gap": 1e-9, "iterations": iterations}
     return fitted(cut(table, how), family, terms=terms, **asked).inference
 
 
-_EVERY = [(name, how) for name in ("credit", "gaussian", "poisson") for how in CUTS]
+_EVERY = [(name, how) for name in ("credit", "gaussian", "poisson", "gamma") for how in CUTS]
 #: With every change; the rest before releases.
 _SOME = (
     ("credit", "columns"),
     ("credit", "overlapping"),
     ("gaussian", "hybrid"),
     ("poisson", "hybrid"),
+    ("gamma", "hybrid"),
 )
 
 
@@ -90,11 +91,12 @@ def test_sealed_figures_are_those_of_statsmodels(name: str, how: str) -> None:
     table = table_called(name)
     found = sealed(table, name, how, 1e-7)
     assert found.summary is not None, found.why_not
-    assert_same(found.summary, table, FIGURES[name], digits=1e-4)
+    # Of a gamma model what is expected of the Hessian is told, which proves nothing.
+    assert_same(found.summary, table, FIGURES[name], digits=1e-4, proved=name != "gamma")
     if name == "poisson":
         measures = found.summary.measures
         assert None not in (measures.null_deviance, measures.log_likelihood, measures.aic)
-    if name != "gaussian":
+    if name not in ("gaussian", "gamma"):
         # After the step, which models before it are as far from as 1e-4.
         known = {each: np.array(FIGURES[name][each]) for each in ("coef", "errors")}
         order = [list(table.features).index(each) for each in found.summary.names[:-1]] + [-1]

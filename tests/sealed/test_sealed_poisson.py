@@ -162,7 +162,7 @@ def test_what_parties_open_is_uniform_and_tells_no_count():
     ("asked", "why"),
     [
         ({"loss": "poisson", "inference": "robust"}, "squared slopes"),
-        ({"loss": "gamma"}, "hold too few digits"),
+        ({"loss": "tweedie"}, "two powers of e"),
     ],
 )
 def test_what_it_does_not_do_is_said_in_a_sentence(asked, why):

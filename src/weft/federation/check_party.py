@@ -29,7 +29,7 @@ from weft.protocol import Nothing, answer, answers
 from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.sealed.model_guard import known_from_view, refuse_wide
 from weft.solvers.sealed.reader_groups import Told
-from weft.solvers.sealed.second_moment_guard import matrices_of, numbers_told
+from weft.solvers.sealed.second_moment_guard import ALIKE, matrices_of, numbers_told
 from weft.solvers.settings import Settings
 
 #: What of a run is asked of it: everything up to tokens.
@@ -134,7 +134,7 @@ class CheckParty(Party):
                     moments = Told(((rows, more),), np.full(view.n_rows, more))
                     before = pages.numbers_told("moments", who, view.n_rows)
                     weighed = pages.numbers_told("hessians", who, view.n_rows)
-                    weighs = "hessian" in settings.second_moments and settings.loss != "squared"
+                    weighs = "hessian" in settings.second_moments and settings.loss not in ALIKE
                     yield partial(
                         refuse_second_weighting, self.name, before, weighed, hessian=weighs
                     )

@@ -252,7 +252,7 @@ class SecondMomentShares(Part):
     ``rest`` is to be added to the Hessian: l''(z) has more digits than one word has room for. Apart
     both have noise, which their sum has not.
     ``labels`` has one entry, −½ Σy of two classes over the constant column; of counts two, −Σy and
-    Σ log y! with noise.
+    Σ log y! with noise. ``pearson`` has one, Σ(y/μ − 1)² of a gamma model with noise.
     """
 
     samples: Annotated[int, numbers("how many samples were trained on")]
@@ -263,6 +263,7 @@ class SecondMomentShares(Part):
     rest: MatrixShares | None = None
     gradient: GradientShares | None = None
     labels: GradientShares | None = None
+    pearson: GradientShares | None = None
 
 
 class StatisticsShare(Part):

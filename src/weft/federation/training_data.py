@@ -335,6 +335,7 @@ class TrainingData(TrainingLabels):
             rest=_matrices(shares.rests),
             gradient=_gradients(shares.gradients),
             labels=None if shares.labels is None else _gradients((shares.labels,)),
+            pearson=None if shares.pearson is None else _gradients((shares.pearson,)),
         )
 
     def slice_of(self, w: Floats, *, everything: bool) -> ModelSlice:

@@ -85,6 +85,8 @@ def _dispersion(fit: FitStatistics, loss: float | None, residual: float) -> floa
         return None
     if fit.totals is not None:
         return fit.totals.pearson / residual
+    if fit.pearson is not None:
+        return fit.pearson / residual
     return 2.0 * loss / residual if loss is not None and fit.loss.name == "squared" else None
 
 

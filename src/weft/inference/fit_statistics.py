@@ -116,6 +116,10 @@ class FitStatistics(StaysHere):
         Σ log y! of these counts.
     weighed
         Whether samples have weights, where there are no totals to tell.
+    pearson
+        Σ(y/μ − 1)² of a gamma model, where there are no totals; None: not known.
+    expected
+        Whether the curvature is what is expected of it, so that it proves nothing of this fit.
     proved, reached
         Where weights go without a penalty, what is proved of them, and P at most and P* at least.
     """
@@ -145,6 +149,8 @@ class FitStatistics(StaysHere):
     label_sum: float | None = None
     factorials: float | None = None
     weighed: bool = False
+    pearson: float | None = None
+    expected: bool = False
     proved: Certified | None = None
     reached: tuple[float, float] | None = None
     columns: NDArray[np.object_] | None = None

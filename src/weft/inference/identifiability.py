@@ -82,8 +82,8 @@ def _refuse_separated(fit: FitStatistics) -> None:
     H and ∇R are as they are known: of a sealed run up to its rounding. Where no slope is told,
     it is −λw but for ∇P, of which P − P* ≤ gap leaves ‖∇P‖² ≤ 2·gap·L.
     """
-    if fit.loss.name == "squared" or fit.proved is not None:
-        # An optimum that is proved to be near is finite.
+    if fit.loss.name in ("squared", "gamma") or fit.proved is not None:
+        # An optimum that is proved to be near is finite, and so is one of losses with a least each.
         return
     weights = np.linalg.solve(fit.to_raw, fit.coef)
     # At the optimum the penalty balances slopes.

@@ -210,7 +210,7 @@ class MomentShares:
     With each of these go ``rests``, the same of the digits of l''(z) that follow its leading ones,
     and the gradient Xᵀ l'(z) there, or with none of them. ``labels`` is −½ Σy of two classes, from
     which an intercept alone is fitted; of counts −Σy, and Σ log y!. ``weighed``: whether samples
-    have weights.
+    have weights. ``pearson``: of a gamma model, Σ(y/μ − 1)².
     """
 
     gram: MomentShare | None
@@ -219,6 +219,7 @@ class MomentShares:
     gradients: tuple[MomentShare, ...]
     labels: MomentShare | None = None
     weighed: bool = False
+    pearson: MomentShare | None = None
 
 
 class SharingHalf(PartyHalf, Protocol):

@@ -71,6 +71,8 @@ class _Matrices(NamedTuple):
     factorials: float | None = None
     weighed: bool = False
     counts: Floats | None = None
+    pearson: float | None = None
+    expected: bool = False
 
 
 def infer(
@@ -169,6 +171,8 @@ def _fit(
         label_sum=found.label_sum,
         factorials=found.factorials,
         weighed=found.weighed,
+        pearson=found.pearson,
+        expected=found.expected,
         columns=columns,
         reference=reference,
         counts=found.counts,
@@ -210,6 +214,8 @@ def _of_moments(moments: SecondMoments, slices: Sequence[ModelSlice], loss: Loss
         label_sum=moments.label_sum,
         factorials=moments.factorials,
         weighed=moments.weighed,
+        pearson=moments.pearson,
+        expected=loss.name == "gamma",
     )
 
 

@@ -25,6 +25,7 @@ from weft.federation.messages import (
 )
 from weft.federation.model import Model
 from weft.protocol.message import malformed
+from weft.solvers.sealed.second_moment_guard import ALIKE
 from weft.solvers.settings import Settings
 
 
@@ -61,6 +62,8 @@ class SecondMoments(StaysHere):
         Σy of two classes, ±1, or of counts; None: there is none, or it would tell of one party.
     factorials
         Σ log y! of counts; None: the same.
+    pearson, pearson_error
+        Σ(y/μ − 1)² of a gamma model, and how far it may be off; None: of no other.
     to_raw
         What takes weights of these columns to coefficients and intercept in raw units; None: these
         columns have no raw units, as they are centred and there is no constant one.
@@ -78,6 +81,8 @@ class SecondMoments(StaysHere):
     label_sum: float | None
     factorials: float | None
     to_raw: Floats | None
+    pearson: float | None = None
+    pearson_error: float | None = None
 
     def __repr__(self) -> str:
         return f"SecondMoments of {len(self.names)} columns over {self.samples} samples"
@@ -131,7 +136,7 @@ def join_moments(
     order, names, bias = column_order(slices)
     samples, weighed = parts[0].samples, parts[0].weighed
     # With weights, the Hessian of a squared loss is a matrix of its own.
-    squared = settings.loss == "squared" and not weighed
+    squared = settings.loss in ALIKE and not weighed
     gram, gram_error = _added([part.gram for part in parts], order)
     hessian, hessian_error = _added([part.hessian for part in parts], order)
     rest, _ = _added([part.rest for part in parts], order)
@@ -150,6 +155,7 @@ def join_moments(
     if hessian is not None and hessian_error is not None:
         hessian, hessian_error = hessian / samples, hessian_error / samples
     labels = _labels([part.labels for part in parts], settings.loss, samples, bias)
+    pearson, pearson_error = _pearson([part.pearson for part in parts])
     with_gram, with_hessian = "gram" in wanted, "hessian" in wanted
     return SecondMoments(
         names=names,
@@ -164,6 +170,8 @@ def join_moments(
         label_sum=labels[0],
         factorials=labels[1],
         to_raw=units_of(model, bias),
+        pearson=pearson,
+        pearson_error=pearson_error,
     )
 
 
@@ -233,6 +241,12 @@ def _labels(
     # As many labels of one kind as samples, less twice those of the other.
     total = -2.0 * float(told[0]) / bias
     return samples - 2.0 * round((samples - total) / 2.0), None
+
+
+def _pearson(parts: Sequence[GradientShares | None]) -> tuple[float | None, float | None]:
+    """What one number of all parties adds up to, and how far it may be off."""
+    found = _total(parts, (1,), np.arange(1))
+    return (None, None) if found is None else (float(found[0][0, 0]), float(found[1][0]))
 
 
 def _total(

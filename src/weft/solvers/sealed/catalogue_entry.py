@@ -10,16 +10,16 @@ from weft.matching.holding_map import HoldingMap
 from weft.solvers.algorithm_entry import Algorithm
 from weft.solvers.evaluation_settings import EvaluationSettings
 from weft.solvers.sealed.coordinator import SealedCoordinator
-from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSS
+from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSSES
 from weft.solvers.sealed.model_guard import told_by_model
-from weft.solvers.sealed.party_weighed_moments import WeighedMomentsParty
+from weft.solvers.sealed.party_pearson import PearsonParty
 from weft.solvers.sealed.phase_limit import MOST_LAMBDAS
 from weft.solvers.sealed.table_positions import MOST_CELLS, shapes_of, whole_table
 from weft.solvers.settings import Settings
 from weft.solvers.sum_count_forecast import QUASI_NEWTON, Forecast, power_of_gap
 
 #: Losses whose slope can be computed on shares.
-LOSSES = ("logistic", "squared", EXPONENTIAL_LOSS)
+LOSSES = ("logistic", "squared", *EXPONENTIAL_LOSSES)
 #: Round trips of an iteration, of which there are about as many as quasi-Newton takes on sums.
 _TRIPS = 5
 
@@ -27,12 +27,12 @@ _TRIPS = 5
 def why_not_sealed(settings: Settings) -> str:
     """Why these settings cannot be trained sealed, in words; empty: they can."""
     if settings.loss not in LOSSES:
-        if settings.loss in ("gamma", "tweedie"):
+        if settings.loss == "tweedie":
             return (
-                f"slopes of a {settings.loss} model are labels times e^−z, products of which 64 "
-                "bits hold too few digits"
+                "slopes of a Tweedie model are two powers of e^z, of which responses multiply one "
+                "and zeros have none, use family 'gamma' for amounts above zero"
             )
-        return f"it has logistic, squared and Poisson loss, not '{settings.loss}'"
+        return f"it has logistic, squared, Poisson and gamma loss, not '{settings.loss}'"
     if settings.inference in ("robust", "clustered"):
         return "squared slopes of samples are not added up on shares, set inference = true"
     if settings.cipher == "plain":
@@ -96,7 +96,7 @@ def _round_trips(settings: Settings, mean_square: float) -> float:
 SEALED = Algorithm(
     "sealed",
     SealedCoordinator,
-    WeighedMomentsParty,
+    PearsonParty,
     about="quasi-Newton on shares: nobody sees a score, a slope, a gradient or a weight",
     reads=("patience",),
     losses="smooth",

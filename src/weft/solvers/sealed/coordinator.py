@@ -14,7 +14,8 @@ from weft.protocol import Channel
 from weft.solvers.base import Checkpointing, Coordinator, Record, Result, Stage
 from weft.solvers.run_loop import Clock, ends_whole_run, why_stop
 from weft.solvers.sealed.certified_points import ReleasedPoint
-from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSS, AnySeries, ExponentialSeries
+from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSSES, AnySeries, ExponentialSeries
+from weft.solvers.sealed.gamma_responses import GAMMA
 from weft.solvers.sealed.held_out_losses import HeldOut, starting_losses
 from weft.solvers.sealed.known_inner_products import VectorProducts
 from weft.solvers.sealed.lbfgs_coefficients import Descent, Trial, factors_of
@@ -80,17 +81,20 @@ class _Run:
     ) -> None:
         self._exchange, self._settings, self._progress = exchange, settings, progress
         self._squared = settings.loss == "squared"
-        self._exponential = settings.loss == EXPONENTIAL_LOSS
+        self._exponential = settings.loss in EXPONENTIAL_LOSSES
         errors = exchange.errors
         #: Of a squared loss, offsets are taken off the labels.
         self._offset = 0.0 if self._squared else offset
+        if settings.loss == GAMMA:
+            # Of these, as of responses, log y has what others are told.
+            self._offset = errors.bounds.response_reach
         first = exchange.ladder[0]
         centre = first.centre if isinstance(first, ExponentialSeries) else 0.0
         if centre:
             centre /= exchange.intercept_length
         #: Whether losses at w = 0 differ, so that this point is measured as any other.
         self._measures_start = not self._squared and (
-            offset > 0 or errors.bounds.weighing is not None or self._exponential
+            self._offset > 0 or errors.bounds.weighing is not None or self._exponential
         )
         self._parties = len(holdings.parties)
         self._guard = ScoreGuard(errors.bounds.rows, self._parties, exchange.ladder)

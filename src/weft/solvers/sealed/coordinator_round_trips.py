@@ -28,7 +28,7 @@ from weft.solvers.sealed.digit_widths import (
     product_cuts,
 )
 from weft.solvers.sealed.exponential_series import (
-    EXPONENTIAL_LOSS,
+    EXPONENTIAL_LOSSES,
     AnySeries,
     ExponentialSeries,
     centre_of,
@@ -42,6 +42,7 @@ from weft.solvers.sealed.fold_rows import (
     told_of_labels,
     with_fold,
 )
+from weft.solvers.sealed.gamma_responses import GAMMA, GAMMA_CENTRE
 from weft.solvers.sealed.messages import (
     BEGIN,
     FIRST,
@@ -129,7 +130,9 @@ class SealedExchange(AskedInTurn):
         free = self._settings.frees_intercept(self._holdings.bias_slot >= 0)
         # A sample that is left out has no intercept.
         whole = self.errors.bounds.rows == self.errors.bounds.samples
-        moves = self._settings.loss == EXPONENTIAL_LOSS and free and whole
+        moves = self._settings.loss in EXPONENTIAL_LOSSES and free and whole
+        if moves and self._settings.loss == GAMMA:
+            return GAMMA_CENTRE
         usual = 1.0 if self._weighing is None else self._weighing.size
         return centre_of(self.errors.bounds.label_square / usual) if moves else 0
 

@@ -246,6 +246,25 @@ class Dealer:
         sent = self._sent(f"{serial} hessian", crossed).reshape(-1)
         return np.append(sent, self._others(f"{serial} nothing", 1)) if counts else sent
 
+    # ── the dispersion of a gamma model ───────────────────────────────────────────────────
+
+    def ratios(self, serial: int, series: ExponentialSeries) -> Words:
+        """Cosines and sines of the masks of a model's scores: the share sent."""
+        self._slopes = self._mask(f"{serial} ratios", 1, self._table.n_rows)
+        return self._waves(serial, "ratio", series.words, series.dealt, False)
+
+    def cut_ratios(self, serial: int, cut: int) -> Words:
+        """The masks of ratios, cut, and their highest bits: the shares sent."""
+        masks = self._slopes[0]
+        low, top = (masks & _LOW63) >> np.uint64(cut), masks >> _U63
+        self._slopes = self._mask(f"{serial} pearson", 1, len(masks))
+        return np.concatenate([self._sent(f"{serial} low", low), self._sent(f"{serial} top", top)])
+
+    def pearson(self, serial: int) -> Words:
+        """The squares of all masks of ratios, added up: the share sent."""
+        total = (self._slopes * self._slopes).sum(axis=1, dtype=np.uint64)
+        return self._sent(f"{serial} squares", total)
+
     def _all_cells(self) -> Words:
         """A as one table: cells that several parties hold have the sum of their masks."""
         total = np.zeros((self._table.n_rows, self._table.n_columns), np.uint64)

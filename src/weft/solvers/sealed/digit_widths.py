@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.array_types import Floats
 from weft.errors import ConfigError
-from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSS, AnySeries, ExponentialSeries
+from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSSES, AnySeries, ExponentialSeries
 from weft.solvers.sealed.sine_series import LOSS_TERMS, SCORE_BITS, Series
 from weft.solvers.sealed.weight_digits import LOSS_NOISE, Weighing
 
@@ -68,6 +68,8 @@ class TableBounds:
         Above the norm of every column.
     weighing
         What is known of the weights of samples; None: all weigh one.
+    response_reach
+        Of a gamma model: no score is farther from its centre at w = 0.
     """
 
     samples: int
@@ -81,6 +83,7 @@ class TableBounds:
     column_norm: float
     largest_label: float = 1.0
     weighing: Weighing | None = None
+    response_reach: float = 0.0
 
     @property
     def most_weight(self) -> float:
@@ -92,9 +95,11 @@ class TableBounds:
 
         The loss is at least (√e^z − √y)², so that √Σe^z ≤ √Σl + √Σy; and no point of a run is
         worse than w = 0, where it is 1 − y + y log y. Each has its weight in all of these sums.
+        Of a gamma model counts are one, and losses there at most as far as scores reach, or eight.
         """
         usual = 1.0 if self.weighing is None else self.weighing.size
-        return 2 * self.counts_at(usual + self.label_square * math.log1p(self.largest_label))
+        most = math.log1p(self.largest_label) + self.response_reach
+        return 2 * self.counts_at(usual + self.label_square * most)
 
     def counts_at(self, loss: float) -> float:
         """Above the mean of |e^z − y| where that of losses is such."""
@@ -138,7 +143,7 @@ class Widths:
 def choose_widths(bounds: TableBounds, loss: str, columns: int) -> Widths:
     """Widths with which nothing wraps; a table that 64 bits cannot hold is refused."""
     largest = bounds.most_weight * bounds.column_sum
-    if loss == EXPONENTIAL_LOSS:
+    if loss in EXPONENTIAL_LOSSES:
         largest = bounds.row_norm * bounds.samples * bounds.most_counts
     if loss == "squared":
         # Σ ω²s² is no more than the largest weight times Σ ωs².

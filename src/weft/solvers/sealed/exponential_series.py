@@ -202,19 +202,19 @@ def _cosine_sine(angle: Decimal) -> tuple[Decimal, Decimal]:
 AnySeries = Series | ExponentialSeries
 #: Above the reach of every series, and one.
 _MOST_OFFSET = 16.0
-_REACHES = (4.0, 5.5, 7.0, 9.0, 11.0)
+REACHES = (4.0, 5.5, 7.0, 9.0, 11.0)
 #: Centres that a run may have, as powers of two.
 MOST_DOUBLINGS = 12
-#: The loss whose slope they are.
-EXPONENTIAL_LOSS = "poisson"
+#: Losses whose slope they are, but for what labels add.
+EXPONENTIAL_LOSSES = ("poisson", "gamma")
 
 
 @cache
 def series_for(loss: str, doublings: int = 0, weight_digits: int = 0) -> tuple[AnySeries, ...]:
     """Series of a loss, by reach, the shortest first; a squared loss takes none."""
-    if loss != EXPONENTIAL_LOSS:
+    if loss not in EXPONENTIAL_LOSSES:
         return SERIES
-    return tuple(ExponentialSeries(reach, doublings, weight_digits) for reach in _REACHES)
+    return tuple(ExponentialSeries(reach, doublings, weight_digits) for reach in REACHES)
 
 
 def centre_of(mean: float) -> int:

@@ -20,7 +20,7 @@ import numpy as np
 from weft.array_types import Flags, Floats, Ints
 from weft.crypto.primitives.seeded_words import Words
 from weft.errors import ConfigError
-from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSS
+from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSSES
 from weft.solvers.sealed.table_bounds import rounded_off
 from weft.solvers.subspace.class_fold_problems import Problems
 
@@ -85,7 +85,7 @@ ToldOfLabels = Literal["squares", "classes", "nothing"]
 def told_of_labels(loss: str) -> ToldOfLabels:
     if loss == "squared":
         return "squares"
-    return "nothing" if loss == EXPONENTIAL_LOSS else "classes"
+    return "nothing" if loss in EXPONENTIAL_LOSSES else "classes"
 
 
 def told_of_folds(problems: Problems, told: ToldOfLabels) -> int:

@@ -38,8 +38,8 @@ _SHORTEST = 0.1
 #: Cuts after which there shall be one for a free intercept, if none says where the best one is.
 _PATIENCE = 5
 _NO_ROOM = (
-    "offsets make the means of this Poisson model too large for sealed training in 64 bits; take "
-    "off what all of them have in common, or train with mode = 'sums'"
+    "offsets or responses make the means of this model too large for sealed training in 64 bits; "
+    "take off what all of them have in common, or train with mode = 'sums'"
 )
 #: By how many times what its value may be off, P shall rise at such a cut.
 _RISE = 20.0

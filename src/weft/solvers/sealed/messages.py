@@ -248,6 +248,34 @@ class HessianRequest(SealedRequest, kw_only=True):
     dealt: Annotated[Words | None, dealt("share of products of masks", "words")] = None
 
 
+class RatiosRequest(SealedRequest, kw_only=True):
+    """Brings scores of a gamma model under masks; asks for ratios of responses and means."""
+
+    scores: Annotated[Words, masked("scores and masks", "words")]
+    series: Annotated[int, record("which series the slope is", alike=True)]
+    dealt: Annotated[Words | None, dealt("share of sines and cosines of masks", "words")] = None
+
+
+class RatiosReply(Message):
+    ratios: Annotated[Words, masked("its shares of y/μ, or of y/μ − 1, and its masks", "words")]
+
+
+class CutRatiosRequest(SealedRequest, kw_only=True):
+    """Brings ratios under masks; asks for them, less one, in ``width`` digits under others."""
+
+    ratios: Annotated[Words, masked("y/μ and masks", "words")]
+    width: Annotated[int, _WIDTH]
+    dealt: Annotated[Words | None, dealt("shares of masks, cut", "words")] = None
+
+
+class PearsonRequest(SealedRequest, kw_only=True):
+    """Brings ratios less one and masks; asks for a share of Σ(y/μ − 1)², to be kept."""
+
+    ratios: Annotated[Words, masked("y/μ − 1 less masks", "words")]
+    error: Annotated[float, numbers("how far the sum may be off")]
+    dealt: Annotated[Words | None, dealt("share of squares of masks, added up", "words")] = None
+
+
 class KeepRequest(SealedRequest, kw_only=True):
     """Says which points are a model."""
 
@@ -273,3 +301,6 @@ WEIGHTS = Phase("sealed.weights", WeightsRequest, WeightsReply)
 SAMPLE_WEIGHTS = Phase("sealed.sample_weights", SampleWeightsRequest, WeightsReply)
 CELLS = Phase("sealed.cells", CellsRequest, CellsReply)
 HESSIAN = Phase("sealed.hessian", HessianRequest, Nothing)
+RATIOS = Phase("sealed.ratios", RatiosRequest, RatiosReply)
+CUT_RATIOS = Phase("sealed.cut_ratios", CutRatiosRequest, RatiosReply)
+PEARSON = Phase("sealed.pearson", PearsonRequest, Nothing)

@@ -17,7 +17,7 @@ from weft.errors import ConfigError
 from weft.solvers.sealed.curvature_series import CurvatureSeries
 from weft.solvers.sealed.digit_widths import CELL_BITS, CHANCE, Errors, TableBounds, Widths
 from weft.solvers.sealed.exponential_series import ExponentialSeries
-from weft.solvers.sealed.weight_digits import WEIGHT_DIGITS, Weighing
+from weft.solvers.sealed.weight_digits import LOSS_NOISE, WEIGHT_DIGITS, Weighing
 
 #: Binary digits that curvatures must have at least, and those that are of any use.
 FEWEST_BENDS, MOST_BENDS = 8, 40
@@ -189,6 +189,38 @@ def exponential_hessian_error(
     moved = holders * math.sqrt(columns) * 2.0 ** -(CELL_BITS + 1) * norm
     each = series.slope_error + 4 * series.terms * 2.0**-series.total + 1.01 * most * moved
     return shaken + each * bounds.column_norm**2 + most * gram_error(bounds, holders)
+
+
+def pearson_width(
+    bounds: TableBounds, series: ExponentialSeries, point: float, scores: float
+) -> int:
+    """Digits of y/μ − 1 with which the sum of its squares does not wrap; a mean loss is ``point``.
+
+    (r − 1)² is at most twice the loss r − log r − 1, times r if that is above one.
+    """
+    most = 2 * max(series.most_at(scores), 1.0) * bounds.samples * max(point, 0.01)
+    return min(30, (61 - math.ceil(math.log2(most))) // 2)
+
+
+def pearson_noise(rows: int, digits: int) -> int:
+    """Noise of each party in that sum is even within ±2^(this − 1) units: of 1e-7 a row."""
+    return max(1, math.ceil(math.log2(LOSS_NOISE * rows) + digits))
+
+
+def pearson_error(
+    errors: Errors, series: ExponentialSeries, point: float, norm: float, scores: float, width: int
+) -> float:
+    """How far Σ(y/μ − 1)² may be off: by twice what is squared, times how far a ratio is."""
+    of, most = errors.bounds, series.most_at(scores)
+    moved = (
+        math.sqrt(errors.columns) * 2.0 ** -(CELL_BITS + 1) * norm + of.row_norm * errors.weights
+    )
+    each = series.slope_error + 4 * series.terms * 2.0**-series.total + 1.5 * 2.0**-width
+    shaken = math.sqrt(2 * math.log(2 * of.rows / CHANCE) * series.variance)
+    off = (each + shaken + 1.01 * most * moved) * math.sqrt(of.rows)
+    square = 2 * max(most, 1.0) * of.samples * max(point, 0.0)
+    noise = errors.parties * 2.0 ** (pearson_noise(of.rows, 2 * width) - 1 - 2 * width)
+    return off * (2 * math.sqrt(square) + off) + noise
 
 
 def gradient_noise(rows: int, widths: Widths, most_weight: float) -> int:

@@ -33,6 +33,7 @@ from weft.solvers.sealed.fold_rows import (
     rows_of_folds,
     told_of_labels,
 )
+from weft.solvers.sealed.gamma_responses import told_of_reach
 from weft.solvers.sealed.messages import (
     BEGIN,
     FIRST,
@@ -135,6 +136,11 @@ class SealedParty(WeighedShares):
     # ── tables ────────────────────────────────────────────────────────────────────────────
 
     @property
+    def _divides(self) -> bool:
+        # A sample that is left out has no intercept.
+        return self._constant >= 0 and self._whole.n_rows == self._view.n_samples
+
+    @property
     def _place(self) -> Place:
         return self._whole.places[self._party]
 
@@ -162,6 +168,7 @@ class SealedParty(WeighedShares):
             responses = np.sqrt(labels * self._counted_weights[:, None])
         bounds = own_bounds(block, moved, self._context.table.squares, responses)
         bounds += self._told_of_weights()
+        bounds.append(told_of_reach(self._divided_responses) if self._gamma else 0.0)
         counted = self._own_rows
         if self._responses or self._context.tells_counts or not view.labelled.any():
             also = told_of_labels(self._loss)
@@ -365,7 +372,12 @@ class SealedParty(WeighedShares):
         """Its share of the weights of a model: weights, to who gets the shares of all."""
         if model is None or model not in self._models:
             raise ProtocolError("a model of sealed training was asked for that there is not")
-        return ModelShare(self._models[model], self._place.columns, WEIGHT_BITS)
+        words = self._models[model]
+        if self._gamma:
+            words = np.zeros_like(words) - words
+            if self._divides and self._first:
+                words[:, self._constant] += encoded(np.array(self._common_factor), WEIGHT_BITS)
+        return ModelShare(words, self._place.columns, WEIGHT_BITS)
 
     def weights(self, model: int | None) -> Floats:
         raise ProtocolError("a party of sealed training has shares of weights, and no weights")

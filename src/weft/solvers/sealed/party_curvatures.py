@@ -68,7 +68,7 @@ class CurvatureShares(SealedParty):
     def _bends(self, message: BendsRequest) -> BendsReply:
         """Shares of σ'(z) and of σ(z) − ½ of one problem, or of e^z twice, under masks."""
         opened = self._open(message.scores)
-        if self._kept is None or not 0 <= message.series < len(self._ladder):
+        if self._kept is None or self._gamma or not 0 <= message.series < len(self._ladder):
             raise malformed("series", "has no curvature at a model that was kept")
         series = self._ladder[message.series]
         self._means = series if isinstance(series, ExponentialSeries) else None

@@ -46,7 +46,12 @@ from weft.solvers.sealed.moment_digits import FACTORIAL_NOISE, carry_noise, grad
 from weft.solvers.sealed.party_curvatures import CurvatureShares
 from weft.solvers.sealed.party_shares import cut_scores, noise
 from weft.solvers.sealed.ring_products import encoded, transposed_products
-from weft.solvers.sealed.second_moment_guard import check_moments, matrices_of, told_by_moments
+from weft.solvers.sealed.second_moment_guard import (
+    ALIKE,
+    check_moments,
+    matrices_of,
+    told_by_moments,
+)
 from weft.solvers.sealed.second_moment_kernels import CUT_TWICE, cross_products
 from weft.solvers.sealed.table_positions import WholeTable
 from weft.solvers.settings import Settings
@@ -126,8 +131,12 @@ class SealedMomentsParty(CurvatureShares):
 
     @property
     def _makes_gram(self) -> bool:
-        """The Hessian of a squared loss is the Gram matrix, by the number of samples."""
-        return "gram" in self._asked_for or (bool(self._asked_for) and self._squared)
+        """The Hessian of a squared loss is the Gram matrix, by the number of samples.
+
+        So is what is expected of a gamma model's.
+        """
+        alike = self._loss in ALIKE
+        return "gram" in self._asked_for or (bool(self._asked_for) and alike)
 
     # ── the table ─────────────────────────────────────────────────────────────────────────
 
@@ -138,9 +147,9 @@ class SealedMomentsParty(CurvatureShares):
 
     def _check_moments(self, table: WholeTable, cells: Floats) -> None:
         context = self._context
-        plain = self._squared and not self._weighs_squares
+        plain = self._loss in ALIKE and not self._weighs_squares
         weighs = "hessian" in self._asked_for and not plain
-        heaviest = upper_cap(table, context.view.min_batch) if self._exponential else 1.0
+        heaviest = upper_cap(table, context.view.min_batch) if self._exponential and weighs else 1.0
         check_moments(
             context.view,
             table,

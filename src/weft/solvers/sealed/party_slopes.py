@@ -19,8 +19,9 @@ from weft.solvers.sealed.digit_widths import (
     alarm_noise_bits,
     loss_digits,
 )
-from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSS, AnySeries, series_for
+from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSSES, AnySeries, series_for
 from weft.solvers.sealed.fold_rows import FoldRows, with_fold
+from weft.solvers.sealed.gamma_responses import GAMMA
 from weft.solvers.sealed.masked_sine_kernels import add_cosines, add_waves, blocks_of
 from weft.solvers.sealed.party_shares import DealtShares, noise
 from weft.solvers.sealed.phase_order import PhaseOrder
@@ -54,14 +55,21 @@ class SlopeShares(PhaseOrder):
         self._loss, self._squared = settings.loss, settings.loss == "squared"
         #: Series of its slopes, and whether labels are responses.
         self._ladder = series_for(settings.loss)
-        self._exponential = settings.loss == EXPONENTIAL_LOSS
+        self._exponential = settings.loss in EXPONENTIAL_LOSSES
         self._responses = self._squared or self._exponential
         #: Rows that this party counts, their labels, and what is added to their scores.
         self._counted: Ints = np.flatnonzero(context.view.counted_rows)
         self._labels: Floats = context.labels[self._counted]
         self._offsets: Floats | None = None
+        #: Of a gamma model: log y less offsets, while every label is one.
+        self._log_responses: Floats = np.zeros(0)
         if context.given is not None:
             self._take_given(context.given)
+        self._gamma = settings.loss == GAMMA
+        if self._gamma:
+            given = 0.0 if self._offsets is None else self._offsets
+            self._log_responses = np.log(self._labels[:, 0]) - given
+            self._labels = np.ones_like(self._labels)
 
     def _take_given(self, given: GivenValues) -> None:
         """Add offsets to scores; to squares of z − y they are as other labels are."""
@@ -70,6 +78,10 @@ class SlopeShares(PhaseOrder):
             self._labels = self._labels - offsets
         else:
             self._offsets = offsets[:, 0]
+
+    @property
+    def _largest_label(self) -> float:
+        return 1.0 if self._gamma else self._context.bounds.label
 
     def _labels_of(self, problems: Ints) -> Floats:
         """(problems × counted rows) labels."""

@@ -17,12 +17,12 @@ from weft.protocol.message import malformed
 from weft.solvers.party_context import GivenValues, PartyContext
 from weft.solvers.sealed.digit_widths import product_cuts
 from weft.solvers.sealed.exponential_series import (
-    EXPONENTIAL_LOSS,
     MOST_DOUBLINGS,
     AnySeries,
     ExponentialSeries,
     series_for,
 )
+from weft.solvers.sealed.gamma_responses import GAMMA_CENTRE, common_factor
 from weft.solvers.sealed.masked_sine_kernels import add_cosines, add_waves
 from weft.solvers.sealed.messages import SlopesReply, SlopesRequest, WeighRequest
 from weft.solvers.sealed.model_guard import refuse_uneven
@@ -48,7 +48,7 @@ _LONE_LABELS = (
 )
 
 _SCALED_INTERCEPT = (
-    "has a constant column that is not one, from which sealed training of a Poisson model could "
+    "has a constant column that is not one, from which sealed training of this model could "
     "not begin; set intercept_scaling = 1 and leave unit_rows out, or train with mode = 'sums'"
 )
 
@@ -130,9 +130,29 @@ class WeighedShares(SlopeShares):
             raise malformed("centre", "is none that a series can have")
         if doublings and self._view.bias_slot >= 0 and self._context.bias != 1.0:
             raise ConfigError(_SCALED_INTERCEPT)
+        if self._gamma:
+            if doublings != (GAMMA_CENTRE if self._divides else 0):
+                raise malformed("centre", "is not that of a gamma model")
+            self._offsets = self._divided_responses
         if self._exponential:
             digits = COUNT_WEIGHT_DIGITS if weighed else 0
-            self._ladder = series_for(EXPONENTIAL_LOSS, doublings, digits)
+            self._ladder = series_for(self._loss, doublings, digits)
+
+    @property
+    def _divides(self) -> bool:
+        """Whether responses of a gamma model are divided by the same number."""
+        raise NotImplementedError
+
+    @property
+    def _common_factor(self) -> float:
+        """Its logarithm, which a free intercept makes good."""
+        return common_factor(self._context.bounds.label) if self._divides else 0.0
+
+    @property
+    def _divided_responses(self) -> Floats:
+        """What is added to scores of a gamma model."""
+        found: Floats = self._log_responses - self._common_factor
+        return found
 
     def _take_weights(self, total: Words | None) -> None:
         if (total is None) != (self._weighing is None):
@@ -231,7 +251,7 @@ class WeighedShares(SlopeShares):
         opened = self._open(total)
         if weighing is None and not isinstance(series, ExponentialSeries):
             raise malformed("slopes", "are to be cut in a run that has no use for it")
-        label = self._context.bounds.label
+        label = self._largest_label
         cuts = product_cuts(series, weighing, self._widths.slope, rows, label)
         shape = len(cuts), *opened.shape[1:]
         # Of a Poisson loss, slope and loss are the same, but for labels and digits.

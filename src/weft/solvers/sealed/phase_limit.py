@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from weft.errors import ProtocolError
-from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSS
+from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSSES
 from weft.solvers.settings import Settings
 
 #: Gradients that a run may have: every new vector is multiplied with all others.
@@ -52,7 +52,7 @@ class PhaseLimit:
         # One at w = 0; of what folds leave out one there, and at every model of a squared loss.
         gradients = int(min(MOST_GRADIENTS, iterations)) + 1
         # With offsets labels have a vector of their own, besides the gradient there.
-        apart = settings.loss == EXPONENTIAL_LOSS or (offset and settings.loss != "squared")
+        apart = settings.loss in EXPONENTIAL_LOSSES or (offset and settings.loss != "squared")
         gradients += apart
         if settings.folds:
             gradients += 1 + (min(stages, MOST_LAMBDAS) if settings.loss == "squared" else 0)

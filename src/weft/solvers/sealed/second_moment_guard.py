@@ -29,6 +29,8 @@ from weft.solvers.sealed.reader_groups import (
 from weft.solvers.sealed.table_positions import WholeTable
 from weft.solvers.settings import Settings
 
+#: Losses whose expected information weighs all samples alike: it is XᵀX.
+ALIKE = ("squared", "gamma")
 #: Fewer matrices count as so many, a Hessian and a Gram matrix: a tenth as many numbers are opened
 #: as there are cells, at most.
 _FEWEST_MATRICES = 2
@@ -168,7 +170,7 @@ def _unusual(cells: Floats) -> tuple[Floats, Ints]:
 def matrices_of(settings: Settings, problems: int) -> int:
     """How many matrices are opened, where there is a Hessian for each of so many problems."""
     wanted = settings.second_moments
-    if settings.loss == "squared":
+    if settings.loss in ALIKE:
         # One is the other, but for a factor.
         return min(1, len(wanted))
     return ("gram" in wanted) + problems * ("hessian" in wanted)

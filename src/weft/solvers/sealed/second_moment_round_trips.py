@@ -16,23 +16,30 @@ from weft.solvers.sealed.coordinator_round_trips import SealedExchange
 from weft.solvers.sealed.curvature_series import CURVATURES
 from weft.solvers.sealed.dealer import Dealer
 from weft.solvers.sealed.digit_widths import Errors
-from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSS, ExponentialSeries
+from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSSES, ExponentialSeries
 from weft.solvers.sealed.fold_rows import FoldSizes
+from weft.solvers.sealed.gamma_responses import GAMMA
 from weft.solvers.sealed.messages import (
     BENDS,
     CELLS,
+    CUT_RATIOS,
     GRAM,
     HESSIAN,
     KEPT_POINT,
+    PEARSON,
+    RATIOS,
     SAMPLE_WEIGHTS,
     SCORES,
     WEIGHTS,
     BeginRequest,
     BendsRequest,
     CellsRequest,
+    CutRatiosRequest,
     GramRequest,
     HessianRequest,
     KeptPointRequest,
+    PearsonRequest,
+    RatiosRequest,
     SampleWeightsRequest,
     ScoresRequest,
     WeightsReply,
@@ -49,10 +56,13 @@ from weft.solvers.sealed.moment_digits import (
     fine_vector,
     gram_error,
     hessian_error,
+    pearson_error,
+    pearson_width,
     rest_width,
     weighed_gram_error,
     weight_width,
 )
+from weft.solvers.sealed.second_moment_guard import ALIKE
 from weft.solvers.settings import Settings
 
 _KEPT_BACK = (
@@ -99,7 +109,7 @@ class MomentExchange(SealedExchange):
         dealer, errors, folds = super()._set_up(begin)
         loss, weighing = self._settings.loss, errors.bounds.weighing
         weighs_squares = self._squared and weighing is not None
-        if self._settings.second_moments and weighing is not None and loss == EXPONENTIAL_LOSS:
+        if self._settings.second_moments and weighing is not None and loss in EXPONENTIAL_LOSSES:
             raise ConfigError(_WEIGHED.format(loss))
         if "gram" in self._settings.second_moments and weighs_squares:
             raise ConfigError(_WEIGHED_GRAM)
@@ -108,7 +118,7 @@ class MomentExchange(SealedExchange):
             gram_error(errors.bounds, self._cell_holders)
             if weighs_squares:
                 weight_width(errors.bounds)
-            elif self._settings.loss != EXPONENTIAL_LOSS:
+            elif self._settings.loss not in EXPONENTIAL_LOSSES:
                 bend_width(errors.bounds)
         return dealer, errors, folds
 
@@ -130,9 +140,14 @@ class MomentExchange(SealedExchange):
         if settings.second_moments and self._squared and weighed:
             self._weighed_gram(number)
         # Else the Hessian of a squared loss is the Gram matrix, by the number of samples.
-        elif "gram" in settings.second_moments or (settings.second_moments and self._squared):
+        elif settings.second_moments and (
+            "gram" in settings.second_moments or settings.loss in ALIKE
+        ):
             self.gram()
-        if "hessian" in settings.second_moments and not self._squared:
+        if "hessian" in settings.second_moments and settings.loss == GAMMA:
+            self._kept_point(number, 0)
+            self._pearson(level, points[0])
+        elif "hessian" in settings.second_moments and not self._squared:
             for problem, point in enumerate(points):
                 self._kept_point(number, problem)
                 if not self._hessian(level, point):
@@ -186,6 +201,36 @@ class MomentExchange(SealedExchange):
             SCORES, lambda p, n: ScoresRequest(round=n, serial=self._serial, point=self._total)
         )
         self._add(scores, "scores")
+
+    def _pearson(self, level: int, point: ReleasedPoint) -> None:
+        """Let parties make shares of Σ(y/μ − 1)² at the scores in hand: three round trips."""
+        series, dealer, errors = self.ladder[level], self._dealer, self.errors
+        assert isinstance(series, ExponentialSeries)
+        waves = self._deal(lambda: dealer.ratios(self._serial + 1, series))
+        ratios = self._ask(
+            RATIOS,
+            lambda p, n: RatiosRequest(
+                round=n, serial=self._serial, scores=self._total, series=level, dealt=waves(p)
+            ),
+        )
+        self._add(ratios, "ratios")
+        width = pearson_width(errors.bounds, series, point.value, point.scores)
+        cut = self._deal(lambda: dealer.cut_ratios(self._serial + 1, series.total - width))
+        ratios = self._ask(
+            CUT_RATIOS,
+            lambda p, n: CutRatiosRequest(
+                round=n, serial=self._serial, ratios=self._total, width=width, dealt=cut(p)
+            ),
+        )
+        self._add(ratios, "ratios")
+        off = pearson_error(errors, series, point.value, point.norm, point.scores, width)
+        squares = self._deal(lambda: dealer.pearson(self._serial + 1))
+        self._ask(
+            PEARSON,
+            lambda p, n: PearsonRequest(
+                round=n, serial=self._serial, ratios=self._total, error=off, dealt=squares(p)
+            ),
+        )
 
     def _bends(self, level: int, point: ReleasedPoint) -> _Bends:
         bounds, weighing, holders = self.errors.bounds, self._weighing, self._cell_holders
@@ -246,7 +291,7 @@ class MomentExchange(SealedExchange):
         self, weights: Mapping[str, WeightsReply], error: float, slope_error: float
     ) -> bool:
         """Curvatures times cells, twice: two round trips; returns whether no party objects."""
-        dealer, counts = self._dealer, self._settings.loss == EXPONENTIAL_LOSS
+        dealer, counts = self._dealer, self._settings.loss in EXPONENTIAL_LOSSES
         self._add(weights, "sums")
         sums = self._total
         self._add(weights, "weights")

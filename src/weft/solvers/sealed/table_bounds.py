@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from weft.array_types import Floats
 from weft.matching.holding_map import HoldingMap
 from weft.solvers.sealed.digit_widths import CELL_BITS, TableBounds
-from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSS
+from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSSES
+from weft.solvers.sealed.gamma_responses import GAMMA, reach_of
 from weft.solvers.sealed.weight_digits import COUNT_WEIGHT_DIGITS, WEIGHT_DIGITS, Weighing
 
-#: Numbers that a party tells: those of its table, and two of the weights of its samples.
-BOUNDS = 9
+#: Numbers that a party tells: those of its table, two of the weights of its samples, and of
+#: responses of a gamma model.
+BOUNDS = 10
 #: Shorter sides of a table up to which its largest singular value is computed.
 _SMALL_SIDE = 2048
 #: Rows that are multiplied at once: no second table of the same size is made.
@@ -66,7 +68,8 @@ def table_bounds(
     column has holders; the same for rows. What h parties hold of a column adds up to √(h Σ m²) at
     most, if party q holds no more than m_q of any: less than Σ m where columns lie apart.
     """
-    column_sums, row, squares, blocks, roundings, column_norms, labels, rounding, weights = totals
+    column_sums, row, squares, blocks, roundings, column_norms, labels, *others = totals
+    rounding, weights, reach = others
     samples = holdings.n_samples
     holders = min(holdings.row_holders, holdings.column_holders)
     mean_square = squares / samples
@@ -80,15 +83,16 @@ def table_bounds(
         mean_square=mean_square,
         spread=math.sqrt(min(mean_square, holders * blocks / samples)),
         cell_rounding=math.sqrt(holders * roundings / samples),
-        label_square=labels / samples if loss in ("squared", EXPONENTIAL_LOSS) else 1.0,
-        largest_label=label,
+        label_square=labels / samples if loss in ("squared", *EXPONENTIAL_LOSSES) else 1.0,
+        largest_label=1.0 if loss == GAMMA else label,
+        response_reach=reach_of(reach),
         column_norm=apart * math.sqrt(column_norms) / _UNIT,
         weighing=_weighing(weight, rounding, weights, samples, digits_of_weights(loss)),
     )
 
 
 def digits_of_weights(loss: str) -> int:
-    return COUNT_WEIGHT_DIGITS if loss == EXPONENTIAL_LOSS else WEIGHT_DIGITS
+    return COUNT_WEIGHT_DIGITS if loss in EXPONENTIAL_LOSSES else WEIGHT_DIGITS
 
 
 def _weighing(
