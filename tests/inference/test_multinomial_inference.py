@@ -42,7 +42,7 @@ def assert_same(summary: Summary, table: Table, classes: list[str], known: dict[
     coef, errors, p = (np.array(known[name]) for name in ("coef", "errors", "p"))
     assert (np.abs(summary.coef[order] - coef) / errors).max() < 1e-4
     np.testing.assert_allclose(summary.errors[order], errors, rtol=1e-4)
-    np.testing.assert_allclose(summary.p[order], p, rtol=2e-3, atol=1e-12)
+    np.testing.assert_allclose(summary.p[order], p, rtol=1e-4)
     reach = stats.norm.ppf(0.975) * errors
     np.testing.assert_allclose((summary.high - summary.coef)[order], reach, rtol=1e-4)
     found = summary.measures
@@ -143,6 +143,19 @@ def test_ridge_fits_with_weights_have_errors_of_the_penalised_estimate() -> None
     assert (np.abs(summary.coef[order] - coef) / errors).max() < 1e-5
     assert summary.measures.coefficients < 5.6
     assert "λ holds coefficients back" in str(summary)
+    # Against another class: the same fit of classes of which that one is the first.
+    turned = summary.against("mid")
+    assert "each class against 'mid'" in str(turned)
+    coef, errors = ridge(x, np.where(y == "mid", "first", y), 0.05, weight)
+    order = in_order(turned, made(x, y), ["low", "top"])
+    np.testing.assert_allclose(turned.errors[order], errors, rtol=1e-5)
+    assert (np.abs(turned.coef[order] - coef) <= turned.distance[order] + 1e-9 * errors).all()
+    np.testing.assert_allclose(turned.p[order], 2 * stats.norm.sf(np.abs(coef / errors)), rtol=1e-3)
+    back = turned.against("low")
+    assert list(back.names) == list(summary.names)
+    np.testing.assert_allclose(back.errors, summary.errors, rtol=1e-9)
+    with pytest.raises(ConfigError, match="take one of low, mid, top"):
+        summary.against("other")
 
 
 def test_what_is_certified_holds_of_a_run_that_stops_early() -> None:

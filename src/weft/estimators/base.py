@@ -197,10 +197,12 @@ class Hybrid(BaseEstimator):
         self._inference = trained.inference
         _warn_of_gaps(trained.result, settings, self.gap_)
 
-    def summary(self, level: float = 0.95) -> Summary:
+    def summary(self, level: float = 0.95, reference: str | None = None) -> Summary:
         """Coefficients with standard errors, tests and intervals for a level; ``print`` it.
 
         The model must have been fitted with ``inference=True``, ``"robust"`` or ``"clustered"``.
+        Of a multinomial model, ``reference`` is the class that all others are against; None: the
+        first.
         """
         check_is_fitted(self, "model_")
         found = self._inference
@@ -211,7 +213,8 @@ class Hybrid(BaseEstimator):
             )
         if found.summary is None:
             raise DataError(found.why_not)
-        return found.summary.at(level)
+        summary = found.summary if reference is None else found.summary.against(reference)
+        return summary.at(level)
 
     def __getstate__(self) -> dict[str, Any]:
         """All but second moments, which stay in the process that opened them."""

@@ -24,6 +24,7 @@ from weft.inference.model_tests import (
     likelihood_ratio_test,
     wald,
 )
+from weft.inference.other_reference import against
 from weft.inference.requirements import FIXED_DISPERSION, Kind, refuse_few_samples
 from weft.inference.table_text import as_latex, as_text
 from weft.storage.atomic_files import replacing
@@ -44,9 +45,11 @@ RATIOS = {
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Kept(StaysHere):
-    """What stays in the process that opened it: the covariance of coefficients."""
+    """What stays in the process that opened it: the covariance of coefficients, whose columns are
+    these."""
 
     covariance: Floats
+    columns: NDArray[np.object_]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -136,7 +139,7 @@ class Summary:
             measures=measures,
             fitted=_fitted(fit, measures, proof.gap),
             reference=fit.reference,
-            _kept=_Kept(found),
+            _kept=_Kept(found, fit.column_names),
         )
         return empty.at(level)
 
@@ -156,6 +159,42 @@ class Summary:
             low=self.coef - reach,
             high=self.coef + reach,
         )
+
+    def against(self, reference: str) -> Summary:
+        """The same of a multinomial model with another class that all others are against."""
+        if self.reference is None:
+            raise ConfigError(
+                f"reference = '{reference}' is for multinomial models, this is a {self.family} "
+                "one; leave it out"
+            )
+        if reference == self.reference:
+            return self
+        if self._kept is None:
+            raise DataError(
+                "the covariance of coefficients stays in the process that opened it; choose the "
+                "reference there"
+            )
+        found = against(
+            reference,
+            self.reference,
+            self._kept.columns,
+            self.names,
+            self.coef,
+            self._kept.covariance,
+            self.distance,
+        )
+        errors = np.sqrt(np.maximum(np.diag(found.covariance), 0.0))
+        turned = replace(
+            self,
+            names=found.names,
+            coef=found.coef,
+            errors=errors,
+            statistics=found.coef / errors,
+            distance=found.distance,
+            reference=reference,
+            _kept=_Kept(found.covariance, self._kept.columns),
+        )
+        return turned.at(self.level)
 
     @property
     def _is_t(self) -> bool:
