@@ -23,6 +23,7 @@ LAYERS = (
         "errors",
         "array_types",
         "compiled_code",
+        "lazy_names",
         "prepared_types",
         "plugins",
         "storage",
@@ -192,6 +193,77 @@ def test_the_list_of_commands_waits_for_no_numbers():
     loaded = set(done.stdout.split())
     assert {"weft.cli", "weft_neural.commands", "weft_papers.reproduce_command"} <= loaded
     assert not {"numpy", "pandas", "weft.network", "weft.protocol", "weft.report"} & loaded
+
+
+#: What is dear to load, each with what it brings.
+HEAVY = {
+    *("numpy", "pandas", "pyarrow", "sklearn", "numba", "matplotlib", "torch", "nvflare"),
+    *("scipy", "scipy.optimize", "scipy.stats", "sklearn.metrics"),
+}
+
+
+def heavy_modules(code, *arguments, beside="sys"):
+    """Modules of `HEAVY` that a piece of code loads in a fresh process, and all that it loads.
+
+    What another module loads first does not count.
+    """
+    told = (
+        f"import sys, {beside}\nthere = set(sys.modules)\n{code}\n"
+        "print('loaded', *(name for name in sys.modules if name not in there))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", told, *arguments], capture_output=True, text=True, check=True
+    )
+    loaded = done.stdout.splitlines()[-1].split()
+    assert loaded[0] == "loaded"
+    return HEAVY.intersection(loaded), set(loaded)
+
+
+def test_weft_alone_loads_nothing_heavy():
+    heavy, loaded = heavy_modules("import weft")
+    assert "weft" in loaded
+    assert not heavy
+
+
+def test_an_estimator_loads_little_more_than_scikit_learn():
+    """No compiler, no reader, no solver, before the first fit."""
+    names = "HybridClassifier, HybridGLM, HybridRegressor"
+    heavy, loaded = heavy_modules(f"from weft import {names}", beside="sklearn.base")
+    assert {"weft.estimators.classifier", "weft.estimators.glm"} <= loaded
+    assert not heavy
+    assert not [m for m in loaded if m.startswith(("weft.crypto", "weft.network", "weft.report"))]
+
+
+COMMAND = """
+from weft.cli import main
+try:
+    main()
+except SystemExit as ended:
+    assert not ended.code, ended.code
+"""
+
+
+def test_help_waits_for_no_numbers():
+    heavy, loaded = heavy_modules(COMMAND, "--help")
+    assert "weft.cli" in loaded
+    assert not heavy
+
+
+def test_training_loads_no_scikit_learn_and_no_plots(tmp_path):
+    rows = [(f"s{i}", i % 7, (3 * i) % 5, i % 2) for i in range(60)]
+    for name, cells in (("a", rows[:30]), ("b", rows[30:])):
+        lines = ["id,x,y,label", *(",".join(map(str, row)) for row in cells)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "config.toml").write_text(
+        'name = "small"\n[data]\nid = "id"\nlabel = "label"\n'
+        '[model]\nloss = "hinge"\nlambda = 1e-2\n[solver]\ngap = 1e-1\n'
+        "[privacy]\nmin_batch = 2\nallow_pairs = true\nallow_exposure = true\n"
+        '[[party]]\nname = "a"\nfile = "a.csv"\n[[party]]\nname = "b"\nfile = "b.csv"\n'
+    )
+    out = tmp_path / "results"
+    heavy, _ = heavy_modules(COMMAND, "train", str(tmp_path / "config.toml"), "--out", str(out))
+    assert (out / "report.html").exists()
+    assert heavy <= {"numpy", "pandas", "pyarrow", "numba", "scipy"}
 
 
 @cache

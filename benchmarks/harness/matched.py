@@ -12,7 +12,8 @@ from weft.crypto.keys import ephemeral_keys
 from weft.crypto.party_run_keys import Keyring
 from weft.data import Tile
 from weft.guards.terms import Matching
-from weft.matching import HoldingMap, meet
+from weft.matching.coordinator import meet
+from weft.matching.holding_map import HoldingMap
 from weft.matching.messages import VIEW, ViewReply, ViewRequest
 from weft.matching.party import MatchingParty
 from weft.protocol import Handler, LocalChannel, Message, Phase, answer, answers

@@ -10,8 +10,9 @@ True
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from weft.lazy_names import found_on_first_use
 
 if TYPE_CHECKING:
     from weft.data.read_tiles import read_tile
@@ -39,27 +40,22 @@ __all__ = [
     "read_tile",
 ]
 
-_HOMES = {
-    "Federation": "weft.federation.local_federation",
-    "HybridClassifier": "weft.estimators",
-    "HybridGLM": "weft.estimators",
-    "HybridRegressor": "weft.estimators",
-    "Model": "weft.federation.model",
-    "Preprocessing": "weft.federation.preprocessing_settings",
-    "Settings": "weft.solvers.settings",
-    "Tile": "weft.data.tile",
-    "WeftError": "weft.errors",
-    "load_model": "weft.federation.model",
-    "read_tile": "weft.data.read_tiles",
-}
-
-
-def __getattr__(name: str) -> Any:
-    # Looked up on first use: a coordinator that imports its own part of Weft loads no reader
-    # and no tile, and `weft --help` need not wait for the compiler.
-    if name not in _HOMES:
-        raise AttributeError(f"module 'weft' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = found_on_first_use(
+    __name__,
+    {
+        "Federation": "weft.federation.local_federation",
+        "HybridClassifier": "weft.estimators",
+        "HybridGLM": "weft.estimators",
+        "HybridRegressor": "weft.estimators",
+        "Model": "weft.federation.model",
+        "Preprocessing": "weft.federation.preprocessing_settings",
+        "Settings": "weft.solvers.settings",
+        "Tile": "weft.data.tile",
+        "WeftError": "weft.errors",
+        "load_model": "weft.federation.model",
+        "read_tile": "weft.data.read_tiles",
+    },
+)
 
 
 def __dir__() -> list[str]:

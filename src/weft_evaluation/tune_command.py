@@ -141,7 +141,8 @@ def tune(
 
 def _names(given: Sequence[str] | None, settings: Settings) -> list[str]:
     """Algorithms to tune, each once."""
-    from weft.solvers.algorithm_choice import AUTO, algorithm_of, for_any_parties
+    from weft.solvers.algorithm_choice import algorithm_of, for_any_parties
+    from weft.solvers.settings import AUTO
 
     if not given:
         return [for_any_parties().name if settings.solver == AUTO else settings.solver]

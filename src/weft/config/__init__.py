@@ -26,9 +26,3 @@
     file = "south.parquet"
     label = false          # this party gives no labels
 """
-
-from weft.config.read_config import Config, Problem, read_config
-from weft.config.strict_reading import checked
-from weft.config.write_split_federation import cut_table
-
-__all__ = ["Config", "Problem", "checked", "cut_table", "read_config"]

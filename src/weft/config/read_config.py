@@ -32,7 +32,7 @@ from weft.data.tile import Tile, two_classes
 from weft.errors import ConfigError
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing, TableSettings
 from weft.inference.requirements import wanted_inference
-from weft.matching.holding_map import Overlap
+from weft.matching.overlap_rule import Overlap
 from weft.plugins import Registry, how_to_install
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.algorithm_choice import keep_going, settled

@@ -15,7 +15,7 @@ from weft.federation.preprocessing_settings import TableSettings
 from weft.guards.model_noise import ModelNoise
 from weft.guards.sum_noise import SumNoise
 from weft.losses import get_family
-from weft.matching.holding_map import Overlap
+from weft.matching.overlap_rule import Overlap
 from weft.solvers.evaluation_settings import EvaluationSettings
 from weft.solvers.settings import DEFAULTS, Moment, SolverSettings
 

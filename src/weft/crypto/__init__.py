@@ -1,7 +1,24 @@
 """Ciphers, fixed point, masks and keys: everything that hides numbers."""
 
-from weft.crypto.ciphers.cipher import CIPHERS, Cipher
-from weft.crypto.coordinator_adder import Adder
-from weft.crypto.fixed_point import FixedPoint
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.lazy_names import found_on_first_use
+
+if TYPE_CHECKING:
+    from weft.crypto.ciphers.cipher import CIPHERS, Cipher
+    from weft.crypto.coordinator_adder import Adder
+    from weft.crypto.fixed_point import FixedPoint
 
 __all__ = ["CIPHERS", "Adder", "Cipher", "FixedPoint"]
+
+__getattr__ = found_on_first_use(
+    __name__,
+    {
+        "Adder": "weft.crypto.coordinator_adder",
+        "CIPHERS": "weft.crypto.ciphers.cipher",
+        "Cipher": "weft.crypto.ciphers.cipher",
+        "FixedPoint": "weft.crypto.fixed_point",
+    },
+)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from weft.lazy_names import found_on_first_use
 
 if TYPE_CHECKING:
     from weft.data.apply_scaling import ColumnScaling
@@ -32,25 +33,21 @@ __all__ = [
     "write_tile",
 ]
 
-_HOMES = {
-    "ColumnScaling": "weft.data.apply_scaling",
-    "DataSet": "weft.data.named_data_sets",
-    "ReadingOptions": "weft.data.reading_options",
-    "SPLITS": "weft.data.splits",
-    "Split": "weft.data.splits",
-    "Table": "weft.data.tile",
-    "Tile": "weft.data.tile",
-    "describe": "weft.data.named_data_sets",
-    "load": "weft.data.named_data_sets",
-    "pool": "weft.data.pooled_table",
-    "read_tile": "weft.data.read_tiles",
-    "settle_missing": "weft.data.blank_cells",
-    "write_tile": "weft.data.write_tiles",
-}
-
-
-def __getattr__(name: str) -> Any:
-    # Looked up on first use: a site that waits for runs names its tables without loading readers.
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = found_on_first_use(
+    __name__,
+    {
+        "ColumnScaling": "weft.data.apply_scaling",
+        "DataSet": "weft.data.named_data_sets",
+        "ReadingOptions": "weft.data.reading_options",
+        "SPLITS": "weft.data.splits",
+        "Split": "weft.data.splits",
+        "Table": "weft.data.tile",
+        "Tile": "weft.data.tile",
+        "describe": "weft.data.named_data_sets",
+        "load": "weft.data.named_data_sets",
+        "pool": "weft.data.pooled_table",
+        "read_tile": "weft.data.read_tiles",
+        "settle_missing": "weft.data.blank_cells",
+        "write_tile": "weft.data.write_tiles",
+    },
+)

@@ -6,7 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
 
 import numpy as np
 import pandas as pd
@@ -20,19 +20,17 @@ from weft.config.strict_reading import checked
 from weft.data.splits import Split
 from weft.data.tile import Task, Tile
 from weft.errors import ConfigError, DataError
-from weft.estimators.joint_predictions import joint_scores, labels_of, weights_of
 from weft.estimators.one_table import WEIGHT, table_tile
-from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing, TableSettings
 from weft.guards import OPEN, Terms
-from weft.inference.coefficient_summary import Summary
 from weft.inference.requirements import wanted_inference
-from weft.report.evaluation import evaluation_of
-from weft.report.history import history_frame
-from weft.report.lambda_path import path_frame
-from weft.solvers.algorithm_choice import AUTO, settled
-from weft.solvers.base import Record, Result
-from weft.solvers.settings import DEFAULTS, Mode, Settings
+from weft.solvers.settings import AUTO, DEFAULTS, Mode, Settings
+
+# Whatever trains or predicts is loaded when it first does: an estimator that is only named, or
+# unpickled, waits for no compiler, and costs little more than scikit-learn.
+if TYPE_CHECKING:
+    from weft.inference.coefficient_summary import Summary
+    from weft.solvers.base import Record, Result
 
 Tiles = Mapping[str, Sequence[Tile]]
 
@@ -162,6 +160,8 @@ class Hybrid(BaseEstimator):
         self._publish(from_table=tiles is None)
         held_out, classes = self.result_.held_out, self.model_.classes
         if held_out is not None and classes is not None:
+            from weft.report.evaluation import evaluation_of
+
             self.evaluation_ = evaluation_of(held_out, classes.tolist(), self.holdings_.parties)
         return self
 
@@ -172,6 +172,9 @@ class Hybrid(BaseEstimator):
     def _train(
         self, tiles: Tiles, overlap: str, *, from_table: bool = False, weighted: bool = False
     ) -> None:
+        from weft.federation.local_federation import Federation
+        from weft.report.history import history_frame
+
         settings = self._settings(from_table=from_table)
         told = {name: getattr(self, name) for name in TableSettings.__struct_fields__}
         if weighted:
@@ -223,6 +226,8 @@ class Hybrid(BaseEstimator):
 
     def _tell_path(self, result: Result, settings: Settings) -> None:
         """A table of the models on the path; none of an earlier fit stays."""
+        from weft.report.lambda_path import path_frame
+
         for name in ("cv_results_", "path_results_", "evaluation_"):
             self.__dict__.pop(name, None)
         if settings.folds:
@@ -237,6 +242,8 @@ class Hybrid(BaseEstimator):
         return self._checked(Terms, **dict(self.terms))
 
     def _settings(self, *, from_table: bool = False) -> Settings:
+        from weft.solvers.algorithm_choice import settled
+
         if not isinstance(self.solver_options or {}, Mapping):
             raise ConfigError(
                 f"solver_options is {self.solver_options!r}; give a mapping, such as "
@@ -361,6 +368,8 @@ class Hybrid(BaseEstimator):
         return pd.Series(self.model_.outcome(scores), ids, name="prediction")
 
     def _joint_scores(self, tiles: Any) -> tuple[pd.Index[Any], NDArray[np.float64]]:
+        from weft.estimators.joint_predictions import joint_scores
+
         check_is_fitted(self, "model_")
         held = tiles_of(tiles)
         if held is None:
@@ -371,6 +380,8 @@ class Hybrid(BaseEstimator):
         self, tiles: Tiles, sample_weight: Any
     ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64] | None]:
         """Labels in tiles, joint scores of their samples, and their weights, if there are any."""
+        from weft.estimators.joint_predictions import labels_of, weights_of
+
         ids, scores = self._joint_scores(tiles)
         return labels_of(ids, tiles), scores, weights_of(ids, sample_weight)
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from sklearn.base import RegressorMixin
-from sklearn.metrics import r2_score
 
 from weft.data.tile import Task
 from weft.estimators.base import Hybrid, tiles_of
@@ -35,6 +34,9 @@ class HybridRegressor(RegressorMixin, Hybrid):
         tiles = tiles_of(X) if y is None else None
         if tiles is None:
             return float(super().score(X, y, sample_weight))
+        # Loaded with the first score, as scikit-learn's own regressors do.
+        from sklearn.metrics import r2_score
+
         labels, scores, weights = self._scored(tiles, sample_weight)
         return float(r2_score(labels, self.model_.outcome(scores), sample_weight=weights))
 

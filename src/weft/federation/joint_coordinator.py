@@ -19,7 +19,7 @@ from weft.federation.messages import (
 )
 from weft.guards.terms import Matching
 from weft.matching.coordinator import meet
-from weft.matching.holding_map import Overlap
+from weft.matching.overlap_rule import Overlap
 from weft.protocol import Channel
 from weft.sums.coordinator_totals import RunningTotals
 from weft.sums.masked_maxima import units_above

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     # Loading a model and predicting for numbers need no table and no reader.
     from weft.data.columns.column_transformation import Transformation
     from weft.data.tile import MissingPolicy
-    from weft.matching.holding_map import Overlap
+    from weft.matching.overlap_rule import Overlap
 
 FORMAT = 2
 #: Models from before columns could be declared: blank cells count as the centre.

@@ -9,8 +9,8 @@ import msgspec
 
 from weft.errors import ConfigError
 from weft.guards.terms import Matching
-from weft.matching.holding_map import Overlap
-from weft.sums.feature_scaling import Rule
+from weft.matching.overlap_rule import Overlap
+from weft.sums.scaling_rule import Rule
 
 #: What two parties may do differently without meaning to.
 Slip: TypeAlias = Literal["names", "ids", "labels", "units", "levels"]

@@ -10,9 +10,7 @@ import numpy as np
 from scipy.special import expit, xlog1py, xlogy
 
 from weft.losses.base import Array, Flags, Loss, check_parameter
-from weft.losses.compiled_loops import hinge_table
 from weft.losses.dual_steps import compiled, logistic_step, margin_step
-from weft.losses.logistic_table import logistic_table
 
 
 class MarginLoss(Loss):
@@ -41,6 +39,9 @@ class Hinge(MarginLoss):
         self, z: Array, target: Array, y: Array, steps: Array, mask: Flags, out: Array
     ) -> None:
         """Add the losses in one pass."""
+        # Loaded with the first call: who only names a loss waits for no compiler.
+        from weft.losses.compiled_loops import hinge_table
+
         hinge_table(z, target, y, steps[:, 0], steps[:, 1], mask, out)
 
     def conjugate_inside(self, a: Array, y: Array) -> Array:
@@ -154,6 +155,9 @@ class Logistic(MarginLoss):
         self, z: Array, target: Array, y: Array, steps: Array, mask: Flags, out: Array
     ) -> None:
         """Add the losses in one pass."""
+        # Loaded with the first call, as for the hinge.
+        from weft.losses.logistic_table import logistic_table
+
         # One type of each argument: the compiler would compile anew for others.
         z, target, y, here, there, used = (
             np.ascontiguousarray(x, np.float64)

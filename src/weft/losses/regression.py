@@ -9,7 +9,6 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from weft.losses.base import Array, Flags, Loss, check_parameter
-from weft.losses.compiled_loops import tube_table
 from weft.losses.dual_steps import compiled, deviation_step, tube_step
 
 
@@ -80,6 +79,9 @@ class EpsilonInsensitive(DeviationLoss):
         self, z: Array, target: Array, y: Array, steps: Array, mask: Flags, out: Array
     ) -> None:
         """Add the losses in one pass."""
+        # Loaded with the first call: who only names a loss waits for no compiler.
+        from weft.losses.compiled_loops import tube_table
+
         tube_table(z, target, y, steps[:, 0], steps[:, 1], mask, out, self.epsilon)
 
     def conjugate_inside(self, a: Array, y: Array) -> Array:

@@ -12,8 +12,9 @@ from weft.array_types import Ints
 from weft.errors import DataError
 from weft.guards.terms import OPEN, Terms
 from weft.matching.cohorts import Axis, build_axis, ranges
-from weft.matching.holding_map import HoldingMap, Overlap
+from weft.matching.holding_map import HoldingMap
 from weft.matching.id_normalization import count_mismatches
+from weft.matching.overlap_rule import Overlap
 from weft.matching.two_spellings import (
     PrefixedIds,
     check_ids,

@@ -17,7 +17,7 @@ from weft.matching.build_holdings import Holding, LabelConflict, build_holdings
 from weft.matching.cohort_seed_delivery import add_tags, deliver, plan_seeds
 from weft.matching.column_units import OtherUnits, check_units
 from weft.matching.confirmed_count import add_told
-from weft.matching.holding_map import HoldingMap, Overlap
+from weft.matching.holding_map import HoldingMap
 from weft.matching.id_normalization import MOST_BARE
 from weft.matching.messages import (
     CONFLICT,
@@ -36,6 +36,7 @@ from weft.matching.messages import (
     ViewRequest,
 )
 from weft.matching.oprf_relay import tokens_through_holders
+from weft.matching.overlap_rule import Overlap
 from weft.matching.two_spellings import SimilarNames
 from weft.protocol import Channel
 from weft.protocol.shared_fields import Everyone

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,10 +14,9 @@ from weft.guards.terms import OPEN, Terms
 from weft.matching.cohort_sheets import HolderLists, RowSheets
 from weft.matching.cohorts import Axis, ranges
 from weft.matching.id_normalization import Mismatches
+from weft.matching.overlap_rule import Overlap
 from weft.matching.party_view import TileCohorts, ToldView
 from weft.matching.sum_exposure import crossed_rows, exposed_rows, foreign_columns, held_cells
-
-Overlap = Literal["mean", "first", "sum"]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from weft.solvers.feddcd import FEDDCD
 from weft.solvers.fedhybrid.method import FEDHYBRID
 from weft.solvers.hyfdca.catalogue_entries import HYFDCA
 from weft.solvers.sealed.catalogue_entry import SEALED, why_not_sealed, why_not_these_tables
-from weft.solvers.settings import DEFAULTS, Settings
+from weft.solvers.settings import AUTO, DEFAULTS, Settings
 from weft.solvers.subspace.catalogue_entries import SUBSPACE
 from weft.solvers.subspace.settings import GO_ON
 from weft.solvers.vertical_sgd import FEDBCD, FEDSGD
@@ -38,8 +38,6 @@ ALGORITHMS: dict[str, Algorithm] = {
 # ── which of them will run ────────────────────────────────────────────────────────────────────────
 
 
-#: Lets loss and participation choose.
-AUTO = "auto"
 #: What ``mode = "auto"`` says when it trains on shares, with the price.
 SEALED_CHOSEN = (
     "mode: sealed, since the loss is smooth: nobody sees a score, a slope "

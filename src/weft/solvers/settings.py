@@ -16,6 +16,8 @@ from weft.prepared_types import prepared
 from weft.solvers.evaluation_settings import MOST_FOLDS, EvaluationSettings
 from weft.solvers.subspace.settings import GO_ON, SubspaceSettings
 
+#: Lets loss and participation choose the algorithm (`weft.solvers.algorithm_choice`).
+AUTO = "auto"
 #: How a run hides what it is about: in sums, on shares, or on shares wherever that is possible.
 Mode = Literal["sums", "sealed", "auto"]
 #: By what folds choose λ.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Literal, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -43,10 +43,10 @@ from weft.sums.messages import (
     RowNormsRequest,
     ScaleRowsRequest,
 )
+from weft.sums.scaling_rule import Rule
 from weft.sums.shared_slot_layout import Layout
 
 S = TypeVar("S", ExtremesRequest, MomentsRequest)
-Rule = Literal["none", "standard", "minmax", "maxabs"]
 
 
 def agree_on_scaling(

@@ -22,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy.optimize import nnls
 
 from weft.array_types import Floats, Ints
 from weft.solvers.subspace.class_fold_problems import Problems
@@ -107,6 +106,9 @@ def cancelled(mu: Floats, entries: Floats, slacks: Floats) -> Floats:
 
     The less a vector's D is below P, the more of it is taken.
     """
+    # Loaded when it is needed: all of scipy.optimize, which other problems do without.
+    from scipy.optimize import nnls
+
     little = nnls((entries / slacks[:, None]).T, -(mu @ entries))[0] / slacks
     whole = mu + little
     return np.asarray(whole / max(1.0, float(whole.sum())))
