@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from weft import HybridClassifier, Tile
+from weft import HybridClassifier, HybridGLM, Tile
+from weft.data import read_tile
 from weft.errors import DataError, WeftError
 from weft.matching.class_labels import refuse_responses
 
@@ -43,3 +45,15 @@ def test_a_response_is_refused_with_its_column_and_what_to_do(labels: Any) -> No
     with pytest.raises(DataError) as refused:
         refuse_responses(labels, "the label column")
     assert not any(sign.isdigit() for sign in refused.value.harmless)
+
+
+def test_a_response_in_a_file_is_named_by_its_column(tmp_path: Path) -> None:
+    path = tmp_path / "boston.csv"
+    path.write_text("id,a,medv\n" + "".join(f"s{i},{i % 7},{i / 3}\n" for i in range(40)))
+    tile = read_tile(path, id_column="id", label_column="medv")
+    with pytest.raises(
+        WeftError, match=r"party a: the label column 'medv' of \S*boston\.csv holds"
+    ):
+        HybridClassifier(lam=0.1).fit({"a": tile})
+    with pytest.raises(WeftError, match=r"the label column 'medv' of \S*boston\.csv has responses"):
+        HybridGLM("gamma").fit({"a": tile})

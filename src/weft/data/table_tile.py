@@ -52,7 +52,9 @@ def tile_of_columns(
         ids, block = ids[kept], np.ascontiguousarray(block[kept])
         labels = None if labels is None else labels[kept]
         declared = None if declared is None else declared.rows(kept)
-    return Tile(ids, np.array(plain, dtype=object), block, labels, found.file, declared)
+    names = np.array(plain, dtype=object)
+    named = label_column or ""
+    return Tile(ids, names, block, labels, found.file, declared, label_column=named)
 
 
 # ── ids ───────────────────────────────────────────────────────────────────────────────────────

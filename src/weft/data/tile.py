@@ -73,6 +73,8 @@ class Tile(_Cells):
         File or data set the tile came from, for error messages.
     declared : DeclaredColumns, optional
         Columns that become numbers by rules; they are in the block once they are.
+    label_column : str
+        What the column of labels is called there, for error messages.
     offset, weight : float64 arrays, shape (n,), optional
         What is added to the score of a sample, and how often its loss counts, where it has a label;
         `SampleColumns` takes them off the block.
@@ -86,9 +88,16 @@ class Tile(_Cells):
     declared: DeclaredColumns | None = None
     offset: NDArray[np.float64] | None = None
     weight: NDArray[np.float64] | None = None
+    label_column: str = ""
 
     def __post_init__(self) -> None:
         _check(self.ids, self.features, self.block, self.labels, self.source or "the tile")
+
+    @property
+    def labels_in_words(self) -> str:
+        """Where its labels are, for error messages."""
+        named = f" '{self.label_column}'" if self.label_column else ""
+        return f"the label column{named} of {self.source or 'its tile'}"
 
     @classmethod
     def make(

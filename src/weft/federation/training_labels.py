@@ -76,7 +76,7 @@ class TrainingLabels:
         """
         for tile in self.tiles:
             if tile.labels is not None:
-                where = f"party {self._party}: the label column of {tile.source or 'its tile'}"
+                where = f"party {self._party}: {tile.labels_in_words}"
                 refuse_responses(tile.labels[tile.labelled], where)
         held = [tile.labels[tile.labelled] for tile in self.tiles if tile.labels is not None]
         return [*held, np.array(self.listed)] if held and self.listed else held
@@ -121,7 +121,7 @@ class TrainingLabels:
             wrong = loss.refused_labels(target[~np.isnan(target)])
             if wrong:
                 raise DataError(
-                    f"party {self._party}: the label column of {tile.source or 'its tile'} {wrong},"
+                    f"party {self._party}: {tile.labels_in_words} {wrong},"
                     f" which loss '{loss.name}' has no meaning for; correct them, or choose "
                     "another family",
                     told=f"a party's labels do not fit loss '{loss.name}'; its log says more",
