@@ -81,9 +81,9 @@ def test_its_process_ends_where_nothing_is_asked_and_another_begins(tmp_path, mo
         assert not site.works
         # Only a run could have changed it.
         assert site.exposure() == [SPENT]
-        assert pid_of(site.answer(b"b")) != first
         # Whoever takes part in a run is waited for longer.
         RunIndex(tmp_path).begin("r")
+        assert pid_of(site.answer(b"b")) != first
         time.sleep(0.3)
         assert site.works
         assert [run.run for run in site.runs()] == ["r"]
@@ -105,8 +105,10 @@ def test_a_process_that_dies_costs_its_letters_only(tmp_path, caplog):
 
 
 def test_pings_are_answered_while_a_process_begins(tmp_path):
+    told, tell = os.pipe()
+
     def slow(connection):
-        time.sleep(0.5)
+        os.read(told, 1)
         work(connection)
 
     with opened(tmp_path, slow) as site:
@@ -116,6 +118,9 @@ def test_pings_are_answered_while_a_process_begins(tmp_path):
         assert isinstance(said, Pong)
         assert not said.ready
         assert "reads its tables" in said.doing
+        os.write(tell, b".")
+    os.close(told)
+    os.close(tell)
 
 
 @pytest.mark.parametrize("kind", ["refused", "failed"])

@@ -32,20 +32,22 @@ def held(tmp_path):
 
 def test_a_lock_that_another_has_is_waited_for(held):
     path, let_go = held
-    waited = []
+    order, begun = [], Event()
 
     def go_on():
-        began = time.monotonic()
+        begun.set()
         with locked(path):
-            waited.append(time.monotonic() - began)
+            order.append("second")
 
     second = Thread(target=go_on)
     second.start()
+    begun.wait()
+    # Time in which it would go on, if the lock did not hold it back.
     time.sleep(0.05)
-    assert not waited
+    order.append("first")
     let_go.set()
-    second.join(10)
-    assert waited[0] >= 0.04
+    second.join(60)
+    assert order == ["first", "second"]
 
 
 def test_a_lock_that_another_keeps_is_given_up_in_a_sentence(held, monkeypatch):
