@@ -241,7 +241,11 @@ def iterations(report: Report, data: DataSets) -> None:
             deploy = partial(deployed_here, sites.enter_context(opened_sites(made)))
         else:
             made.start_all()
-        for solver, cipher in [(s, c) for s in ITERATIONS for c in CIPHERS]:
+        pairs = [(s, c) for s in ITERATIONS for c in CIPHERS]
+        if report.smoke:
+            # Every solver and every cipher once.
+            pairs = [*zip(ITERATIONS, CIPHERS, strict=True)]
+        for solver, cipher in pairs:
             name = f"iterations, {solver}, {cipher}"
             count = SMOKE_ITERATIONS if report.smoke else ITERATIONS[solver]
             alone, gap = in_one_process(split, solver, cipher, count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import contextmanager
 from unittest.mock import patch
 
 import numpy as np
@@ -101,6 +102,16 @@ class Faults:
         return answer
 
 
+@contextmanager
+def rough_curvature():
+    """ω to a digit: power iteration to three took a third of short runs that are not about it.
+
+    What ω must be is in ``test_hyfdca_safe.py``.
+    """
+    with patch("weft.solvers.hyfdca.curvature.TOLERANCE", 0.1):
+        yield
+
+
 class Simulation:
     """A federation whose coordinator can be looked at after the run."""
 
@@ -138,7 +149,7 @@ class Simulation:
                 super().__init__(*arguments)
                 simulation.run = self
 
-        with patch.object(hyfdca, "Run", Kept):
+        with rough_curvature(), patch.object(hyfdca, "Run", Kept):
             self.result = (
                 algorithm_of(self.settings.solver)
                 .coordinator()

@@ -354,13 +354,13 @@ def test_baselines_need_something_to_measure_with(weft, clinics):
 
 
 def test_the_demo_compares_hyfem_with_three_rivals(weft, tmp_path):
-    done = weft("neural", "demo", "--rounds", 2)
+    done = weft("neural", "demo", "--rounds", 1)
     assert done.code == 0, done.err
     for name in ("HyFEM, server", "central", "alone", "FedProx, server"):
         assert name in done.out
     assert "top_left and bottom_left are common to all" in done.out
     summary = json.loads((tmp_path / "results/neural-demo/summary.json").read_text())
-    assert summary["rounds"] == 2
+    assert summary["rounds"] == 1
     assert f"{summary['compared']['central']:.1%}" in done.out
     page = (tmp_path / "results/neural-demo/report.html").read_text("utf-8")
     # What everybody agreed to show stands first, and scores beside the most frequent class.

@@ -86,7 +86,8 @@ CHOSEN = [
 
 @cover(
     ("cipher", "name", "local", "participation"),
-    [("bfv", *CHOSEN[8]), ("paillier", *CHOSEN[2])],
+    # Under lattices: the run with exchanged slots in ``test_malformed.py``, and ``test_rounds.py``.
+    [("paillier", *CHOSEN[2])],
     others=[(cipher, *chosen) for cipher in ("bfv", "paillier") for chosen in CHOSEN],
 )
 def test_lattices_and_paillier_change_no_bit_either(cipher, name, local, participation):
@@ -178,7 +179,9 @@ def test_what_the_coordinator_sees_changes_no_bit_of_the_model(local, participat
 @pytest.mark.parametrize("cipher", ["bfv", *before_release("pad", "paillier")])
 def test_the_weights_that_the_coordinator_saw_are_those_of_the_model(cipher):
     split = cut("hybrid 3×3")
-    trained = train(split, quick(cipher=cipher, coordinator_sees="weights", iterations=1))
+    trained = train(
+        split, quick(cipher=cipher, local="practical", coordinator_sees="weights", iterations=1)
+    )
     seen = trained.result.weights
     assert seen is not None
     # By column slots, which have no names at the coordinator: compare as sets of weights.

@@ -9,6 +9,7 @@ from resumed_runs import FatesByPhase, opened, run_to_end
 from test_recovery_of_parties import Mortal
 from toys import Place
 
+from covering import some_of
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.party_key_pairs import Identity
 from weft.data.tile import Tile
@@ -91,7 +92,7 @@ def run_with_faults(folder, held, keys, settings, how):
     return opened(outcome, reader, keys, RUN), transport, crashes
 
 
-@pytest.mark.parametrize("family", CASES)
+@pytest.mark.parametrize("family", some_of(CASES, "poisson"))
 def test_standard_errors_of_a_run_with_deaths_are_those_of_one_process_to_the_bit(tmp_path, family):
     """Also where the last step to a fit without a penalty rests on their sums, and of classes."""
     held, (settings, how) = tiles(family), CASES[family]

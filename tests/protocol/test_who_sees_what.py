@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from covering import cover, every_value
+from small_federations import rough_curvature
 from weft.crypto.ciphers.block_format import KIND_CODES, read_block, words_of
 from weft.crypto.keys import ephemeral_keys
 from weft.data import Tile
@@ -77,6 +78,12 @@ def texts_in(value):
             *(str(v) for v in value.flat if isinstance(v, str)),
         ]
     return []
+
+
+@pytest.fixture(autouse=True)
+def _curvature():
+    with rough_curvature():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -426,7 +433,9 @@ def test_the_same_seed_run_twice_gives_no_equal_block(patchwork, quick, local, s
     assert not found[0] & found[1]
 
 
+@pytest.mark.release
 def test_the_same_seed_gives_the_same_bits_twice_and_another_seed_does_not(patchwork, quick):
+    """Quicker: ``test_hyfdca_seeds.py``, and with new keys ``test_cipher_identity.py``."""
     one, two, other = (
         Federation(patchwork(), PREPARATION).train(quick(seed=seed)).model for seed in (3, 3, 4)
     )

@@ -14,7 +14,7 @@ import scipy.optimize
 import scipy.sparse
 from scipy.special import expit
 
-from covering import before_release, cover, every_value
+from covering import before_release, cover, every_pair, every_value
 from weft.data import SPLITS, Split, pool
 from weft.errors import ConfigError
 from weft.federation.local_federation import Federation
@@ -175,9 +175,7 @@ def tiles_of(run, split):
     return found
 
 
-@pytest.mark.parametrize("iic", [0.3, 2.5])
-@pytest.mark.parametrize("loss", ["hinge", "squared"])
-@pytest.mark.parametrize("solver", ["sdca", "cocoa", "cocoa+"])
+@every_pair(solver=["sdca", "cocoa", "cocoa+"], loss=["hinge", "squared"], iic=[0.3, 2.5])
 def test_methods_on_rows_are_what_plain_numpy_computes(
     judge, tables, alpha_reader, solver, loss, iic
 ):

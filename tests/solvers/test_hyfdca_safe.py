@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from covering import before_release
+from covering import before_release, every_value
 from weft.data import SPLITS, Split, Table, load
 from weft.federation.local_federation import Federation, Preprocessing, Trained
 from weft.solvers.hyfdca import curvature
@@ -158,8 +158,7 @@ def test_too_few_power_iterations_are_made_good_by_doubling(
     assert any("doubled" in note for note in trained.result.notes) == (rounds == 2)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("name", ["digits", "breast", "twins"])
+@every_value(name=["digits", "breast", "twins"], seed=[0, 1])
 def test_omega_is_no_smaller_than_the_norm_it_bounds(tables: Any, name: str, seed: int) -> None:
     """ω ≥ ‖X̃‖², rows of norm one, by a singular value decomposition of the pooled table."""
     if name == "twins":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict
 from itertools import product
 from unittest.mock import patch
@@ -19,7 +18,7 @@ from weft.protocol import fields_of
 from weft.solvers.subspace import ask_until_answered
 from weft.solvers.subspace.messages import SPREAD
 
-PREPARATION = Preprocessing(intercept=True, unit_rows=True)
+PREPARATION = Preprocessing(intercept=True)
 RUNS = {
     "cutting planes": {"solver": "cutting-planes"},
     "groups": {"solver": "cutting-planes", "groups": 3},
@@ -99,7 +98,7 @@ def test_a_party_that_fails_once_in_any_phase_is_asked_again_and_no_bit_changes(
 
 @cover(
     ("run", "seed"),
-    [("groups", 0), ("newton", 1), ("path and folds", 0)],
+    [("path and folds", 0)],
     others=product(RUNS, range(2)),
 )
 def test_random_faults_in_a_tenth_of_all_answers_change_no_bit(
@@ -143,13 +142,16 @@ def test_other_ciphers_can_be_asked_again_too(patchwork, simulate, quick, cipher
 
 @pytest.mark.parametrize("run", ["cutting planes", "lbfgs"])
 def test_a_party_that_answers_late_is_asked_again_and_no_bit_changes(
-    patchwork, simulate, quick, run
+    patchwork, simulate, quick, run, monkeypatch
 ):
     tiles, settings = patchwork(), settings_of(quick, run)
     quiet = outcome(run_through(simulate, tiles, settings))
+    # By a clock that only goes on where somebody is slow, however busy the machine.
+    now = [0.0]
+    monkeypatch.setattr("weft.protocol.channel.perf_counter", lambda: now[0])
 
     def slowly(reply):
-        time.sleep(0.35)
+        now[0] += 0.35
         return reply
 
     simulation = simulate(tiles, settings, PREPARATION, plan=at("search", "south", 2, fault=slowly))

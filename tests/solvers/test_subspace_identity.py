@@ -50,7 +50,7 @@ def in_the_clear(name, run):
 
 @cover(
     ("name", "run"),
-    [("labels at first", "groups"), ("multi-class", "lbfgs"), ("overlap", "path and folds")],
+    [("labels at first", "groups"), ("multi-class", "lbfgs")],
     others=product(CUTS, RUNS),
 )
 def test_pads_change_no_bit_of_models_and_history(name, run):
@@ -70,7 +70,8 @@ CHOSEN = [
 
 @cover(
     ("cipher", "name", "run"),
-    [("bfv", *CHOSEN[0]), ("paillier", *CHOSEN[3])],
+    # Lattices meet these solvers in ``test_subspace_faults.py``, where answers are lost besides.
+    [("paillier", *CHOSEN[3])],
     others=[(cipher, *chosen) for cipher in ("bfv", "paillier") for chosen in CHOSEN],
 )
 def test_lattices_and_paillier_change_no_bit_either(cipher, name, run):
@@ -78,7 +79,7 @@ def test_lattices_and_paillier_change_no_bit_either(cipher, name, run):
     assert result_of(trained) == in_the_clear(name, run)
 
 
-@pytest.mark.parametrize("how", ["pad", "bytes", *before_release("bfv", "paillier")])
+@pytest.mark.parametrize("how", ["bytes", *before_release("pad", "bfv", "paillier")])
 @pytest.mark.parametrize("penalize", [False, *before_release(True)])
 def test_a_loss_of_all_classes_has_the_same_bits_too(how, penalize):
     settings = quick(
@@ -132,8 +133,9 @@ def test_the_same_seed_gives_the_same_bits_again_under_new_keys(run):
 
 @cover(
     ("cipher", "run"),
-    [("pad", "path and folds"), ("bfv", "lbfgs")],
-    others=[*(("pad", run) for run in RUNS), ("paillier", "lbfgs")],
+    # Under lattices: ``test_cipher_identity.py``.
+    [("pad", "path and folds")],
+    others=[*(("pad", run) for run in RUNS), ("bfv", "lbfgs"), ("paillier", "lbfgs")],
 )
 def test_the_weights_that_the_coordinator_saw_are_those_of_the_model(cipher, run):
     settings = settings_of(run, cipher=cipher, coordinator_sees="weights", iterations=1)

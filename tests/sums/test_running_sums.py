@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from covering import every_pair, examples
+from covering import every_pair, every_value, examples
 from masked_parties import masks_of
 from sum_messages import SumsReply, new_request
 from weft.crypto import Adder, FixedPoint
@@ -607,8 +607,7 @@ def test_whole_blocks_and_some_slots_may_come_from_different_parties_in_one_phas
             assert np.array_equal(opened, expected[layout.own[party]] * scale)
 
 
-@pytest.mark.parametrize("participation", ["everyone", 0.75])
-@pytest.mark.parametrize("local", ["safe", "practical", "theory"])
+@every_value(local=["safe", "practical", "theory"], participation=["everyone", 0.75])
 def test_a_party_that_draws_all_its_rows_trains_with_others_that_draw_a_few(
     simulate, quick, table, local, participation
 ):
