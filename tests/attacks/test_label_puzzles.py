@@ -21,6 +21,7 @@ from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN, Terms
 from weft.solvers.sealed import party_curvatures
+from weft.solvers.sealed.party_second_moments import SealedMomentsParty
 from weft.solvers.sealed.second_moment_guard import label_digits, tells_gradient
 from weft.solvers.sealed.table_positions import Place, WholeTable
 from weft.solvers.settings import Settings
@@ -124,10 +125,28 @@ def test_large_columns_and_rare_classes_take_more_samples():
     assert label_digits(labels[:0], 2) == math.inf
 
 
-def test_who_has_rare_labels_keeps_a_gradient_back_alone():
-    """Others do not know how rare they are, and send shares that are worth nothing without its."""
+@pytest.mark.parametrize("objects", ["labels", "reader"])
+def test_who_objects_to_a_gradient_keeps_it_from_all(objects, monkeypatch):
+    """By labels that are rare, or columns that are large, of which others know nothing.
+
+    No share of it goes out: who objects may be a reader, and would have the one that is missing.
+    """
+    sent, made = [], SealedMomentsParty.moment_shares
+
+    def sending(self, model):
+        found = made(self, model)
+        sent.append(found.gradients)
+        return found
+
+    monkeypatch.setattr(SealedMomentsParty, "moment_shares", sending)
+    if objects == "reader":
+        monkeypatch.setattr(party_curvatures, "label_digits", lambda *_: math.inf)
+        monkeypatch.setattr(
+            party_curvatures, "column_size", lambda view, _: 2.0 ** (view.party * 60)
+        )
     asked = {"second_moments": ("hessian",), "iterations": 8}
     _, labels, found, _ = trained(160, 2, OPEN, level=-3.0, **asked)
     assert 0 < labels.sum() < 16
     assert found.second_moments.hessian is not None
     assert found.second_moments.gradient is None
+    assert sent == [(), ()]

@@ -187,7 +187,7 @@ def test_what_parties_open_is_no_response_nor_what_follows_from_it(with_moments)
 
 
 def test_all_that_is_told_of_responses_is_how_far_scores_may_reach():
-    """Of all parties the farthest, as one of few series; and the power of two above the largest."""
+    """How many parties need which of few series; and the power of two above the largest."""
     near, far = told_of_reach(np.array([1.0, -3.5])), told_of_reach(np.array([2.0, -6.5]))
     assert told_of_reach(np.zeros(0)) == reach_of(0.0) == 0.0
     for parties in (1, 20):

@@ -215,12 +215,7 @@ def _added(
 def _added_vectors(
     parts: Sequence[GradientShares | None], order: Ints
 ) -> tuple[Floats | None, Floats | None]:
-    """Vectors in the order of the model, and how far each may be off.
-
-    None: some party keeps its share back, since its labels or columns tell too much with it.
-    """
-    if any(part is None for part in parts):
-        return None, None
+    """Vectors in the order of the model, and how far each may be off."""
     found = _total(parts, (len(order),), order)
     return (None, None) if found is None else (found[0][:, order], found[1])
 

@@ -34,7 +34,10 @@ def why_not_sealed(settings: Settings) -> str:
             )
         return f"it has logistic, squared, Poisson and gamma loss, not '{settings.loss}'"
     if settings.inference in ("robust", "clustered"):
-        return "squared slopes of samples are not added up on shares, set inference = true"
+        return (
+            "robust standard errors take a matrix of squared slopes beside the Hessian, and two "
+            "matrices of the same samples can differ in the row of one, set inference = true"
+        )
     if settings.cipher == "plain":
         return "cipher 'plain' hides nothing, use 'pad'"
     if settings.coordinator_sees != "nothing":

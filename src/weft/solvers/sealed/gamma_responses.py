@@ -26,7 +26,7 @@ GAMMA = "gamma"
 GAMMA_CENTRE = -3
 _ROOM = 64.0
 #: Parties tell how far scores reach at the start as a power of this, so that their sum tells the
-#: farthest: fewer than so many have responses.
+#: farthest, and how many parties it is for: fewer than so many have responses.
 _APART = 64.0
 _MARGIN = 1.02
 _TOO_FAR = (

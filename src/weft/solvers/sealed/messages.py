@@ -232,8 +232,13 @@ class CellsRequest(SealedRequest, kw_only=True):
 
 
 class CellsReply(Message):
-    """Without cells where the party keeps the Hessian back, which is no reason to stop."""
+    """Without cells where the party keeps the Hessian back, which is no reason to stop.
 
+    A gradient goes to readers if all parties let it: one that objects may be a reader itself, which
+    would have its own share.
+    """
+
+    gradient: Annotated[bool, record("whether it lets readers have the gradient")]
     cells: Annotated[
         Words | None, masked("its shares of σ'(z) times cells less its masks", "words")
     ] = None
@@ -244,6 +249,7 @@ class HessianRequest(SealedRequest, kw_only=True):
 
     cells: Annotated[Words, masked("σ'(z) times cells less masks", "words")]
     error: Annotated[float, _OFF]
+    gradient: Annotated[bool, record("whether all let readers have the gradient", alike=True)]
     slope_error: Annotated[float, numbers("how far the gradient may be off, in length")]
     dealt: Annotated[Words | None, dealt("share of products of masks", "words")] = None
 

@@ -103,9 +103,11 @@ class SealedMomentsParty(CurvatureShares):
         hessians = [share for share in found if share is not None]
         if len(hessians) < len(found) or self._keeps_back:
             hessians = []
-        told = self._tells_gradient(len(found))
-        made = range(len(hessians) if told and not self._squared else 0)
-        gradients = [self._gradients[model or 0, k] for k in made]
+        made = [self._gradients.get((model or 0, k)) for k in range(len(hessians))]
+        # Of all problems, or of none.
+        gradients = [share for share in made if share is not None]
+        if len(gradients) < len(made):
+            gradients = []
         gram = _made(self._gram) if self._makes_gram else None
         rests = tuple(self._rests[model or 0, k] for k in range(len(hessians)))
         labels = self._label_share() if hessians else None
@@ -262,7 +264,7 @@ class SealedMomentsParty(CurvatureShares):
         table, place = self._whole, self._place
         if self._too_decided(message.sums):
             self._kept, self._keeps_back = None, True
-            return CellsReply()
+            return CellsReply(gradient=False)
         dealt = self._dealt(message.dealt)
         shape = len(opened), table.n_rows, table.n_columns
         share = dealt.take(f"{self._serial} cells", *shape) + (
@@ -275,7 +277,13 @@ class SealedMomentsParty(CurvatureShares):
         for part, bends in zip(share, opened, strict=True):
             part[np.ix_(place.rows, place.columns)] += bends[place.rows, None] * masks
         self._cut_share = share
-        return CellsReply(cells=self._hide(share - self._mask("spread", *shape)))
+        masked = self._hide(share - self._mask("spread", *shape))
+        return CellsReply(cells=masked, gradient=self._lets_gradient)
+
+    @property
+    def _lets_gradient(self) -> bool:
+        """Whether it lets readers have a gradient; of a squared loss there is none."""
+        return not self._squared and self._tells_gradient(self._all_problems.classes)
 
     def _make_gradient(self, slopes: Words, dealt: Words) -> None:
         self._gradient = dealt + self._gradient_share(slopes)
@@ -314,8 +322,9 @@ class SealedMomentsParty(CurvatureShares):
         self._hessians[self._kept] = MomentShare(leading, bits, message.error)
         bits += self._rest_digits
         self._rests[self._kept] = MomentShare(rest, bits, message.error)
-        bits = CELL_BITS + self._widths.slope
-        self._gradients[self._kept] = MomentShare(self._gradient, bits, message.slope_error)
+        if message.gradient and self._lets_gradient:
+            bits = CELL_BITS + self._widths.slope
+            self._gradients[self._kept] = MomentShare(self._gradient, bits, message.slope_error)
         self._kept, self._cut_share = None, np.zeros((0, 0), np.uint64)
         return Nothing()
 

@@ -304,9 +304,10 @@ class MomentExchange(SealedExchange):
         )
         for party, reply in cells.items():
             if reply.cells is None:
-                told = _LARGE_MEANS if counts else _WEIGHS_FEW if self._squared else _KEPT_BACK
-                self.notes.append(told.format(party))
+                why = _LARGE_MEANS if counts else _WEIGHS_FEW if self._squared else _KEPT_BACK
+                self.notes.append(why.format(party))
                 return False
+        told = all(reply.gradient for reply in cells.values())
         self._add(cells, "cells")
         last = self._deal(lambda: dealer.hessian(self._serial + 1, counts=counts))
         self._ask(
@@ -316,6 +317,7 @@ class MomentExchange(SealedExchange):
                 serial=self._serial,
                 cells=self._total,
                 error=error,
+                gradient=told,
                 slope_error=slope_error,
                 dealt=last(p),
             ),
