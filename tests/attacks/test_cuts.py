@@ -12,6 +12,7 @@ import pytest
 from scene import Diary, Run, by_rows, run, table_of
 from solving import SAFE, best_angles, best_errors, differences, rows_of_counts, rows_of_four
 
+from covering import before_release
 from weft.federation.local_federation import Preprocessing
 from weft.guards import OPEN, Terms
 from weft.solvers.settings import Settings
@@ -76,7 +77,7 @@ class Cuts:
         By the judge: (all others' rows × cuts × classes), and p1's.
     """
 
-    def __init__(self, table, terms=OPEN) -> None:
+    def __init__(self, table, terms=OPEN, iterations=80) -> None:
         names = [f"p{k + 1}" for k in range(5)]
         diary, judges = Diary(cuts), {name: Diary(duals) for name in names}
         self.grams: list[tuple[np.ndarray, np.ndarray]] = []
@@ -91,7 +92,9 @@ class Cuts:
             return {**cuts(party, *rest), **duals(party, *rest)}
 
         diary = judges["p1"] = Diary(both)
-        how = Settings(lam=20.0, solver="cutting-planes", gap=1e-5, iterations=80, norms="cohort")
+        how = Settings(
+            lam=20.0, solver="cutting-planes", gap=1e-5, iterations=iterations, norms="cohort"
+        )
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(span_module.Subspace, "absorb", remember)
             self.run = run(by_rows(table, 5), how, terms, preprocessing=CONSTANT, diaries=judges)
@@ -144,9 +147,9 @@ def open_cuts(ten_digits):
     return Cuts(ten_digits)
 
 
-@pytest.fixture(scope="module")
-def guarded_cuts(ten_digits):
-    return Cuts(ten_digits, Terms(min_batch=10))
+@pytest.fixture(scope="module", params=[40, *before_release(80)])
+def guarded_cuts(ten_digits, request):
+    return Cuts(ten_digits, Terms(min_batch=10), request.param)
 
 
 @pytest.mark.release

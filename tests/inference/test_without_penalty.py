@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from reference_data import FAMILIES, Floats, cancer, credit, sites_of, synthetic, table_of
 from statsmodels_figures import FIGURES
 
+from covering import changing
 from weft import HybridGLM, Tile
 from weft.data import Table
 from weft.errors import ConfigError, DataError
@@ -119,7 +120,7 @@ def hostile(seed: int) -> tuple[Floats, NDArray[np.float64]]:
 def test_what_is_proved_holds_on_hostile_tables_wherever_a_run_stops(iterations: int) -> None:
     """Either nothing is released, or the optimum of the pooled table is as near as is said."""
     released = 0
-    for seed in range(4):
+    for seed in range(3 if changing() else 4):
         x, y = hostile(seed)
         if abs(y.mean()) > 0.9:
             continue

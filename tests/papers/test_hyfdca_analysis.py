@@ -1,6 +1,7 @@
 """Smoothing, axes and comparisons of the HyFDCA experiments, from curves made by hand."""
 
 import math
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -179,11 +180,14 @@ def test_modelled_seconds_are_computing_encryption_and_round_trips():
 # ── comparisons ───────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.fixture
-def findings(tmp_path):
+PLAN = Plan(dict.fromkeys(data_sets(), Shares(0.1, 0.1, 0.0)))
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
     """All runs of the comparisons: ours are better but on MNIST, where HyFEM is more accurate."""
-    plan = Plan(dict.fromkeys(data_sets(), Shares(0.1, 0.1, 0.0)))
-    results = ResultsFolder(tmp_path)
+    folder = tmp_path_factory.mktemp("archive")
+    plan, results = PLAN, ResultsFolder(folder)
     for case in plan.cases():
         loss, accuracy = {"fedavg": (2.0, 0.7), "hyfem": (3.0, 0.8)}.get(case.method, (1.0, 0.9))
         if case.method == "hyfem" and case.data == "mnist":
@@ -198,7 +202,13 @@ def findings(tmp_path):
     for data in plan.data:
         found = {"loss": 0.5, "accuracy": 0.9, "how": "liblinear", "classes": 1}
         results.keep_central(data, 0, found)
-    return Findings(plan, results)
+    return folder
+
+
+@pytest.fixture
+def findings(archive, tmp_path):
+    shutil.copytree(archive, tmp_path, dirs_exist_ok=True)
+    return Findings(PLAN, ResultsFolder(tmp_path))
 
 
 def test_there_are_36_comparisons_of_each_kind_and_losses_are_told(findings):
