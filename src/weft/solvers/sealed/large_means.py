@@ -6,9 +6,9 @@ with two caps c < C, by functions of a score that are never above one:
 
 - σ(z − log c) = e^z/(e^z + c) is at most min(e^z, c)/c. If it adds up to n, rows have nc of the
   Hessian together, to which none has added more than c: n rows have a part in it, at least.
-- σ(6(z − log C) + 3.6) is nearly one if e^z is above C. If it adds up to less, no row has more than
-  C, and so no more than a share C/(nc) of all. It begins to rise below C, so that noise of half a
-  row may be in it: with less, whoever brings a sample near C would read its score.
+- σ(12(z − log C) + 3.24) is nearly one if e^z is above C. If it adds up to less, no row has more
+  than C, and so no more than a share C/(nc) of all. It begins to rise below C, so that noise of
+  half a row may be in it: with less, whoever brings a sample near C would read its score.
 
 Caps are chosen for the fewest rows that must do: for m rows of the usual mean, of which k must have
 a part, c is m/(2k) of these means and C is m/(4√k), so that no row has more than 1/(2√k) of all: as
@@ -33,7 +33,7 @@ from weft.solvers.sealed.second_moment_guard import row_groups
 from weft.solvers.sealed.table_positions import WholeTable
 
 #: How steeply scores beyond the upper cap count, and how far below it they are at half of that.
-_STEEP, _BELOW = 6, 0.6
+_STEEP, _BELOW = 12, 0.27
 #: Copies of a series are so far away, and its frequencies end there: off by 1e-7.
 _APART, _HIGHEST = 18.0, 5.5
 #: Digits that counts need at most.
