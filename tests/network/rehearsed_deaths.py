@@ -150,11 +150,10 @@ class Mortal:
         if self._machine.dies:
             self._machine.dies = False
             raise Killed
+        if phase.name == "release":
+            # One that is killed now never hears that the run is over.
+            self._keep()
         return reply
-
-    def close(self):
-        self._keep()
-        self._party.close()
 
 
 class Rehearsal:

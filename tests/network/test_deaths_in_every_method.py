@@ -225,7 +225,8 @@ def found(rehearsal, name, reader=READER):
 def said_by(rehearsal, caplog):
     """What a run that ended tells of those who were missing, to submitters or in its log."""
     path = rehearsal.results / "summary.json"
-    told = json.loads(path.read_text()) if path.exists() else {"notes": [], "gone": []}
+    # Networks have notes only.
+    told = {"notes": [], "gone": [], **(json.loads(path.read_text()) if path.exists() else {})}
     logged = [entry.getMessage() for entry in caplog.records if entry.levelname == "WARNING"]
     return " ".join([*told["notes"], *told["gone"], *logged])
 

@@ -120,17 +120,23 @@ class RunState(ABC):
         messages: Mapping[str, A],
         riders: Sequence[Request[Any, Any]],
         take_rider: Callable[[Replies[Any]], None],
+        insist: Callable[[Replies[R]], None] = lambda replies: None,
     ) -> Replies[R]:
-        """Ask a phase, with questions about a frozen model in the same envelopes."""
+        """Ask a phase, with questions about a frozen model in the same envelopes.
+
+        Who needs all answers says so in ``insist``, before anything else is asked: only an exchange
+        that nothing followed is asked again when the run goes on.
+        """
         requests: list[Request[Any, Any]] = [*riders, Request(phase, messages)]
         for request in requests:
             self.acknowledge(request)
         *answers, replies = self.channel.exchange(requests)
-        for answer in answers:
+        for answer in (*answers, replies):
             answer.stop_on_refusal()
+        insist(replies)
+        for answer in answers:
             self.note_missing(answer.missing)
             take_rider(answer)
-        replies.stop_on_refusal()
         return replies
 
     def acknowledge(self, request: Request[Any, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from weft.crypto import Adder
@@ -127,7 +127,7 @@ class RoundCoordinator(IteratedCoordinator[RoundsState]):
         complete = len(present) == len(run.holdings.parties)
         scalars = self.scalars_of(run, step) if complete else ()
         messages = self._messages(run, step, present, measure=bool(scalars))
-        replies = run.ask(step.phase, messages, riders, run.take_measured)
+        replies = run.ask(step.phase, messages, riders, run.take_measured, self._insist_on_all(run))
         present = self._part_with(run, replies, present)
         for party, reply in replies.answered.items():
             run.take_sequence(party, reply.sequence)
@@ -171,22 +171,29 @@ class RoundCoordinator(IteratedCoordinator[RoundsState]):
             some = {party: slots for party, slots in named.items() if slots is not None}
             run.want.update(run.sums[kind].checked_slots(some, run.iteration))
 
+    def _insist_on_all(self, run: RoundsState) -> Callable[[Replies[RoundReply]], None]:
+        """What stops where somebody is missing, if nobody may be."""
+
+        def insist(replies: Replies[RoundReply]) -> None:
+            for party, failure in replies.missing.items():
+                if self.everyone:
+                    raise PartyAway(
+                        f"solver '{run.settings.solver}' needs every party, but {party} did not "
+                        f"answer ({failure.reason}); bring it back and go on from the last "
+                        "checkpoint, or use solver 'hyfdca'"
+                    )
+
+        return insist
+
     def _part_with(
         self, run: RoundsState, replies: Replies[RoundReply], present: list[str]
     ) -> list[str]:
         """Who is left to go on."""
         if not replies.missing:
             return present
-        party, failure = next(iter(replies.missing.items()))
-        if self.everyone:
-            raise PartyAway(
-                f"solver '{run.settings.solver}' needs every party, but {party} did not answer "
-                f"({failure.reason}); bring it back and go on from the last checkpoint, or use "
-                "solver 'hyfdca'"
-            )
         left = run.part_with(replies, present)
         if not left:
-            run.count_silence(party, failure)
+            run.count_silence(*next(iter(replies.missing.items())))
         return left
 
     # ── the certificate ───────────────────────────────────────────────────────────────────

@@ -122,6 +122,8 @@ class PointParty:
         self._shown: dict[int, Floats] = {}
         self._told: dict[int, Floats] = {}
         self._iteration = self._last = -1
+        #: Whether this party has opened a of rows whose labels it lacks, for the point at hand.
+        self._opened = False
         self._held = 0
         self.weights: dict[int, Floats] = {}
 
@@ -133,7 +135,7 @@ class PointParty:
         # Of older points only the certified one may still be released.
         self.weights = {i: w for i, w in self.weights.items() if i == message.keep}
         self._take_last(message.last)
-        self._iteration = message.iteration
+        self._iteration, self._opened = message.iteration, False
         self.weights[self._iteration] = self._w
         mine = self._w[view.owned]
         squares = np.einsum("ij,ij->j", mine, mine).tolist()
@@ -220,8 +222,14 @@ class PointParty:
         reply.alpha_slots = slots
 
     def spread(self, message: PointSpreadRequest) -> PointSpreadReply:
-        """a of rows whose labels this party lacks; then the feature sums."""
+        """a of rows whose labels this party lacks; then the feature sums.
+
+        Asked once more, since its answer was lost, it goes on with the a that it has: what was told
+        before is never opened again.
+        """
         self._insist_on_frozen(message.iteration)
+        if self._opened:
+            return PointSpreadReply(v=self._feature_sums(message.v_pads))
         if message.alpha is not None:
             slots = own_slots(message.alpha_slots, "alpha_slots", self._half.view.n_shared_rows)
             width = self._alpha.shape[1]
@@ -230,6 +238,7 @@ class PointParty:
             self._alpha[slots[lacking]] = told[lacking]
         elif self._lacking.any():
             raise malformed("alpha", "is missing, and labels of some samples are")
+        self._opened = True
         return PointSpreadReply(v=self._feature_sums(message.v_pads))
 
     def _feature_sums(self, pads: PadLinks | None) -> bytes | None:
