@@ -198,7 +198,7 @@ def test_the_list_of_commands_waits_for_no_numbers():
 #: What is dear to load, each with what it brings.
 HEAVY = {
     *("numpy", "pandas", "pyarrow", "sklearn", "numba", "matplotlib", "torch", "nvflare"),
-    *("scipy", "scipy.optimize", "scipy.stats", "sklearn.metrics"),
+    *("scipy", "scipy.optimize", "scipy.stats", "sklearn.metrics", "tenseal", "phe", "gmpy2"),
 }
 
 
@@ -249,7 +249,7 @@ def test_help_waits_for_no_numbers():
     assert not heavy
 
 
-def test_training_loads_no_scikit_learn_and_no_plots(tmp_path):
+def test_training_loads_no_scikit_learn_no_plots_and_no_other_cipher(tmp_path):
     rows = [(f"s{i}", i % 7, (3 * i) % 5, i % 2) for i in range(60)]
     for name, cells in (("a", rows[:30]), ("b", rows[30:])):
         lines = ["id,x,y,label", *(",".join(map(str, row)) for row in cells)]

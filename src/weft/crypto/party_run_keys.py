@@ -8,17 +8,14 @@ party of the federation makes it and seals it to everyone.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Ints
-from weft.crypto.ciphers.bfv_scheme import BfvSecret
 from weft.crypto.ciphers.block_format import DEALT_CIPHERS
-from weft.crypto.ciphers.homomorphic_ciphers import BfvCipher, PaillierCipher
 from weft.crypto.ciphers.pad import Pad
-from weft.crypto.ciphers.paillier_scheme import PaillierSecret
 from weft.crypto.key_messages import SeedBoxes, SeedPlan
 from weft.crypto.opening_pads import OpeningPads
 from weft.crypto.pads.pad_streams import Streams
@@ -40,6 +37,11 @@ from weft.errors import ProtocolError
 from weft.guards.terms import OPEN, Terms
 from weft.protocol.message import malformed
 from weft.protocol.shared_fields import Boxes
+
+# Loaded by those whose cipher is of such a scheme: they bring large libraries.
+if TYPE_CHECKING:
+    from weft.crypto.ciphers.bfv_scheme import BfvSecret
+    from weft.crypto.ciphers.paillier_scheme import PaillierSecret
 
 AXES = ("rows", "columns")
 #: The number of the party that deals to all others what the run's key depends on.
@@ -151,11 +153,11 @@ class Keyring(RunParticipants):
         if party != _DEALER:
             return None
         run_key, shared = self._draws.random("run key", RUN_KEY), b""
-        if self.cipher.name in _DEALT:
-            kind = _DEALT[self.cipher.name]
+        if self.cipher.name in DEALT_CIPHERS:
+            kind = _shared_kind(self.cipher.name)
             shared = self._draws.take("shared key", lambda: kind.new().to_bytes())
         self._take_dealt(Dealt(Secret(run_key), Secret(shared)))
-        return self._shared.public() if isinstance(self._shared, PaillierSecret) else None
+        return None if self._shared is None else _public_half(self._shared)
 
     def _take_dealt(self, dealt: Dealt) -> None:
         """The run's key follows from the run secret, from what was dealt, and from the list."""
@@ -164,8 +166,8 @@ class Keyring(RunParticipants):
         # With everybody's nonce in it, its own too: no run that a coordinator repeats, with seeds
         # of its own or of another run, brings pads back.
         self._pad_key = both.derive("weft pad", self._met.digest)
-        if self.cipher.name in _DEALT:
-            self._shared = _DEALT[self.cipher.name].from_bytes(dealt.shared)
+        if self.cipher.name in DEALT_CIPHERS:
+            self._shared = _shared_kind(self.cipher.name).from_bytes(dealt.shared)
 
     def _write(self, plan: SeedPlan, party: int) -> list[bytes]:
         """One letter to each party to which this one gives something."""
@@ -221,7 +223,9 @@ class Keyring(RunParticipants):
         """Take what a maker wrote; false where it is not what this party should be given."""
         if maker == _DEALER:
             found = read_dealt(letter)
-            if found is None or bool(found[0].shared.reveal()) != (self.cipher.name in _DEALT):
+            if found is None or bool(found[0].shared.reveal()) != (
+                self.cipher.name in DEALT_CIPHERS
+            ):
                 return False
             self._take_dealt(found[0])
             letter = found[1]
@@ -232,11 +236,26 @@ class Keyring(RunParticipants):
         cipher = self.cipher
         if self._pad_key is not None and not self._seeds:
             self._seeds = {axis: self._letters[axis].bound(self._pad_key) for axis in AXES}
-        if self._pad_key is None or not isinstance(cipher, Pad | BfvCipher):
+        if self._pad_key is None:
             return
-        made = cipher.streams if isinstance(cipher, Pad) else Streams
-        rows, columns = (made(self._pad_key, self._seeds[a], self._start[a]) for a in AXES)
-        cipher.take_streams(rows, columns)
+        if cipher.name in DEALT_CIPHERS:
+            self._give_shared_key(self._pad_key)
+        elif isinstance(cipher, Pad):
+            cipher.take_streams(*self._streams(self._pad_key, cipher.streams))
+
+    def _streams(self, pad_key: Secret, made: type[Streams]) -> list[Streams]:
+        """Pads of rows and of columns."""
+        return [made(pad_key, self._seeds[axis], self._start[axis]) for axis in AXES]
+
+    def _give_shared_key(self, pad_key: Secret) -> None:
+        """Give a cipher whose key all parties share that key, too."""
+        from weft.crypto.ciphers.bfv_scheme import BfvSecret
+        from weft.crypto.ciphers.homomorphic_ciphers import BfvCipher, PaillierCipher
+        from weft.crypto.ciphers.paillier_scheme import PaillierSecret
+
+        cipher = self.cipher
+        if isinstance(cipher, BfvCipher | PaillierCipher):
+            cipher.take_streams(*self._streams(pad_key, Streams))
         if isinstance(cipher, BfvCipher) and isinstance(self._shared, BfvSecret):
             if len(self._places) != len(AXES):
                 raise ProtocolError(
@@ -244,10 +263,10 @@ class Keyring(RunParticipants):
                     f"as cipher '{cipher.name}' needs; stop this run"
                 )
             cipher.take_key(self._shared)
-            cipher.take_places(self._pad_key.derive("weft checks"), *self._places)
+            cipher.take_places(pad_key.derive("weft checks"), *self._places)
         elif isinstance(cipher, PaillierCipher) and isinstance(self._shared, PaillierSecret):
             cipher.take_key(self._shared)
-        elif cipher.name in _DEALT:
+        else:
             raise ProtocolError(f"nobody sent party {self._keys.name} the shared key")
 
     # ── checkpoints ───────────────────────────────────────────────────────────────────────
@@ -277,15 +296,24 @@ class Keyring(RunParticipants):
         self._pad_key = Secret(state["pad"].tobytes())
         shared = state["shared"].tobytes()
         if shared:
-            kind = _DEALT[self.cipher.name]
-            self._shared = kind.from_bytes(Secret(shared))
+            self._shared = _shared_kind(self.cipher.name).from_bytes(Secret(shared))
         self._ready()
 
 
-#: Keys that one party deals to all, by cipher.
-_DEALT: dict[str, type[BfvSecret] | type[PaillierSecret]] = dict(
-    zip(DEALT_CIPHERS, (BfvSecret, PaillierSecret), strict=True)
-)
+def _shared_kind(cipher: str) -> type[BfvSecret] | type[PaillierSecret]:
+    """What kind of key one party deals to all."""
+    from weft.crypto.ciphers.bfv_scheme import BfvSecret
+    from weft.crypto.ciphers.paillier_scheme import PaillierSecret
+
+    kinds: tuple[type[BfvSecret] | type[PaillierSecret], ...] = (BfvSecret, PaillierSecret)
+    return dict(zip(DEALT_CIPHERS, kinds, strict=True))[cipher]
+
+
+def _public_half(shared: BfvSecret | PaillierSecret) -> bytes | None:
+    """What the coordinator needs in order to add; none of BFV, whose sums take no key."""
+    from weft.crypto.ciphers.paillier_scheme import PaillierSecret
+
+    return shared.public() if isinstance(shared, PaillierSecret) else None
 
 
 def _spread(first: Ints, start: Ints) -> Ints:

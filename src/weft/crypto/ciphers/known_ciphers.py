@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from weft.crypto.ciphers.block_format import name_cipher
+from weft.crypto.ciphers.block_format import DEALT_CIPHERS, name_cipher
 from weft.crypto.ciphers.cipher import Cipher, Plain, check_cipher
 from weft.crypto.ciphers.external_cipher_hiding_check import check_hiding
-from weft.crypto.ciphers.homomorphic_ciphers import BfvCipher, PaillierCipher
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.pads.pad_streams import Streams
 from weft.errors import ConfigError
 
-_KINDS: dict[str, type[Cipher]] = {
-    kind.name: kind for kind in (Plain, Pad, BfvCipher, PaillierCipher)
-}
+_KINDS: dict[str, type[Cipher]] = {kind.name: kind for kind in (Plain, Pad)}
 
 
 def new_cipher(name: str) -> Cipher:
     """A party's half of a cipher, without keys."""
     check_cipher(name)
+    if name in DEALT_CIPHERS:
+        # Loaded by those who use them: their schemes bring large libraries.
+        from weft.crypto.ciphers.homomorphic_ciphers import BfvCipher, PaillierCipher
+
+        return BfvCipher() if name == BfvCipher.name else PaillierCipher()
     return _KINDS[name]()
 
 
