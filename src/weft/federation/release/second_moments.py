@@ -145,10 +145,10 @@ def join_moments(
     if hessian is not None and rest is not None:
         hessian = hessian + rest
     gradient, gradient_error = _added_vectors([part.gradient for part in parts], order)
-    if gradient is not None and hessian is None:
-        raise malformed("moments", "have a gradient without a Hessian")
     if squared:
         hessian, hessian_error = gram, gram_error
+    if gradient is not None and hessian is None:
+        raise malformed("moments", "have a gradient without a Hessian")
     # A Hessian may have been kept back, by any party: then there is none.
     if ("gram" in wanted or squared) and gram is None:
         raise malformed("moments", "are not those that the run was to have")

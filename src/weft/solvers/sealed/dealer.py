@@ -261,9 +261,12 @@ class Dealer:
         return np.concatenate([self._sent(f"{serial} low", low), self._sent(f"{serial} top", top)])
 
     def pearson(self, serial: int) -> Words:
-        """The squares of all masks of ratios, added up: the share sent."""
-        total = (self._slopes * self._slopes).sum(axis=1, dtype=np.uint64)
-        return self._sent(f"{serial} squares", total)
+        """The squares of all masks of ratios, added up, and Aᵀ times masks: the shares sent."""
+        masks = self._all_cells()
+        squares = (self._slopes * self._slopes).sum(axis=1, dtype=np.uint64)
+        crossed = transposed_products(masks, self._slopes, np.arange(len(masks)))[0]
+        sent = self._sent(f"{serial} squares", squares), self._sent(f"{serial} gradient", crossed)
+        return np.concatenate(sent)
 
     def _all_cells(self) -> Words:
         """A as one table: cells that several parties hold have the sum of their masks."""

@@ -263,7 +263,7 @@ class RatiosRequest(SealedRequest, kw_only=True):
 
 
 class RatiosReply(Message):
-    ratios: Annotated[Words, masked("its shares of y/μ, or of y/μ − 1, and its masks", "words")]
+    ratios: Annotated[Words, masked("its shares of y/μ, and its masks", "words")]
 
 
 class CutRatiosRequest(SealedRequest, kw_only=True):
@@ -274,12 +274,24 @@ class CutRatiosRequest(SealedRequest, kw_only=True):
     dealt: Annotated[Words | None, dealt("shares of masks, cut", "words")] = None
 
 
+class CutRatiosReply(Message):
+    """A gradient goes to readers if all parties let it, see `CellsReply`."""
+
+    ratios: Annotated[Words, masked("its shares of y/μ − 1 less its masks", "words")]
+    gradient: Annotated[bool, record("whether it lets readers have the gradient")]
+
+
 class PearsonRequest(SealedRequest, kw_only=True):
-    """Brings ratios less one and masks; asks for a share of Σ(y/μ − 1)², to be kept."""
+    """Brings ratios less one and masks; asks for a share of Σ(y/μ − 1)², to be kept.
+
+    So is one of Xᵀ(1 − y/μ), the gradient.
+    """
 
     ratios: Annotated[Words, masked("y/μ − 1 less masks", "words")]
     error: Annotated[float, numbers("how far the sum may be off")]
-    dealt: Annotated[Words | None, dealt("share of squares of masks, added up", "words")] = None
+    gradient: Annotated[bool, record("whether all let readers have the gradient", alike=True)]
+    slope_error: Annotated[float, numbers("how far the gradient may be off, in length")]
+    dealt: Annotated[Words | None, dealt("share of squares and products of masks", "words")] = None
 
 
 class KeepRequest(SealedRequest, kw_only=True):
@@ -308,5 +320,5 @@ SAMPLE_WEIGHTS = Phase("sealed.sample_weights", SampleWeightsRequest, WeightsRep
 CELLS = Phase("sealed.cells", CellsRequest, CellsReply)
 HESSIAN = Phase("sealed.hessian", HessianRequest, Nothing)
 RATIOS = Phase("sealed.ratios", RatiosRequest, RatiosReply)
-CUT_RATIOS = Phase("sealed.cut_ratios", CutRatiosRequest, RatiosReply)
+CUT_RATIOS = Phase("sealed.cut_ratios", CutRatiosRequest, CutRatiosReply)
 PEARSON = Phase("sealed.pearson", PearsonRequest, Nothing)

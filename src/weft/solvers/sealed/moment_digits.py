@@ -191,15 +191,15 @@ def exponential_hessian_error(
     return shaken + each * bounds.column_norm**2 + most * gram_error(bounds, holders)
 
 
-def pearson_width(
-    bounds: TableBounds, series: ExponentialSeries, point: float, scores: float
-) -> int:
+def pearson_width(errors: Errors, series: ExponentialSeries, point: float, scores: float) -> int:
     """Digits of y/μ − 1 with which the sum of its squares does not wrap; a mean loss is ``point``.
+
+    Nor do products with cells, for which slopes have their digits.
 
     (r − 1)² is at most twice the loss r − log r − 1, times r if that is above one.
     """
-    most = 2 * max(series.most_at(scores), 1.0) * bounds.samples * max(point, 0.01)
-    return min(30, (61 - math.ceil(math.log2(most))) // 2)
+    most = 2 * max(series.most_at(scores), 1.0) * errors.bounds.samples * max(point, 0.01)
+    return min(errors.widths.slope, (61 - math.ceil(math.log2(most))) // 2)
 
 
 def pearson_noise(rows: int, digits: int) -> int:

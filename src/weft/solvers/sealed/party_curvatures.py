@@ -199,6 +199,9 @@ class CurvatureShares(SealedParty):
     def _tells_gradient(self, problems: int) -> bool:
         """Whether it lets readers have a gradient, which tells of labels."""
         samples, largest = self._view.n_samples, self._largest_column
+        if self._gamma:
+            # An amount has more digits than a label of two classes; half of one is counted.
+            return tells_gradient(self._whole, samples, problems, 0.5, largest=largest)
         if self._means is None:
             own = label_digits(self._labels, self._view.label_parties)
             return tells_gradient(self._whole, samples, problems, largest=largest, own=own)

@@ -214,21 +214,30 @@ class MomentExchange(SealedExchange):
             ),
         )
         self._add(ratios, "ratios")
-        width = pearson_width(errors.bounds, series, point.value, point.scores)
+        width = pearson_width(errors, series, point.value, point.scores)
         cut = self._deal(lambda: dealer.cut_ratios(self._serial + 1, series.total - width))
-        ratios = self._ask(
+        cut_ratios = self._ask(
             CUT_RATIOS,
             lambda p, n: CutRatiosRequest(
                 round=n, serial=self._serial, ratios=self._total, width=width, dealt=cut(p)
             ),
         )
-        self._add(ratios, "ratios")
+        self._add(cut_ratios, "ratios")
+        told = all(reply.gradient for reply in cut_ratios.values())
         off = pearson_error(errors, series, point.value, point.norm, point.scores, width)
+        slope = exponential_vector(errors, series, point.value, point.norm, point.scores)
+        slope += 1.5 * 2.0**-width * errors.bounds.spread
         squares = self._deal(lambda: dealer.pearson(self._serial + 1))
         self._ask(
             PEARSON,
             lambda p, n: PearsonRequest(
-                round=n, serial=self._serial, ratios=self._total, error=off, dealt=squares(p)
+                round=n,
+                serial=self._serial,
+                ratios=self._total,
+                error=off,
+                gradient=told,
+                slope_error=slope,
+                dealt=squares(p),
             ),
         )
 
