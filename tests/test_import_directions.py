@@ -34,7 +34,7 @@ LAYERS = (
         "inference",
         "data",
     ),
-    *("matching", "sums", "solvers", "privacy", "federation", "all_messages"),
+    *("matching", "sums", "solvers", "privacy", "federation", "all_messages", "cluster"),
     *("config", "report", "network", "estimators", "cli"),
 )
 #: Rooms that a neighbour below them must not use, though the order would allow it.

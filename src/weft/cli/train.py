@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
     from weft.config.read_config import Problem
+    from weft.federation.local_federation import Federation
 
 
 def train(
@@ -43,6 +46,17 @@ def train(
     inference: Annotated[
         bool, typer.Option("--inference", help="Standard errors, tests and intervals too.")
     ] = False,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Play parties on a Ray cluster: 'local' starts one here, 'auto' finds one.",
+        ),
+    ] = None,
+    actors: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --ray: processes for all parties; by default one a core."),
+    ] = None,
     quiet: Annotated[
         bool, typer.Option("--quiet", help="Print nothing, unless something is wrong.")
     ] = False,
@@ -73,16 +87,20 @@ def train(
     Every party counts in its ledger how many sums about its samples it got and showed, over all
     runs; weft check forecasts them, and weft ledger shows the past.
 
+    With --ray the parties are played in several processes, on all machines of a Ray cluster, to the
+    same bits; it takes the extra weft[ray], keys of this run alone and no checkpoints.
+
     With --record (or record = true in [solver]) the folder also holds every message as it crossed,
     for its owner's eyes only; weft audit shows what each side could read of them.
     """
+    from operator import attrgetter
+
     from weft.cli.console import ProgressLine, say, say_json
     from weft.config.read_config import read_config
-    from weft.federation.local_federation import Federation
     from weft.privacy.ledger.exposure_text import exposure_remarks
     from weft.protocol.recording_file import Head
     from weft.report.holdings_groups import feature_sets
-    from weft.report.majority_class import majority_share
+    from weft.report.majority_class import labels_by_id, majority_share
     from weft.report.recording_placement import place, recording
     from weft.report.results_folder import write_results
     from weft.report.run_text import ending_text
@@ -99,6 +117,8 @@ def train(
     saving = None
     if resume or plan.checkpoint_every is not None:
         saving = Checkpointing(store, plan.checkpoint_every or 100, resume)
+    if ray is not None:
+        _refuse_with_ray(keys=own is not None, checkpoints=saving is not None)
     settings = problem.settings
     head = Head(plan.name, list(problem.tiles), settings.cipher, settings.coordinator_sees)
     with (
@@ -110,8 +130,9 @@ def train(
             store=None if saving is None else store,
             resume=resume,
         ) as recorder,
-    ):
-        federation = Federation(
+        _federation(
+            ray,
+            actors,
             problem.tiles,
             problem.preprocessing,
             store=store,
@@ -120,10 +141,11 @@ def train(
             consents=plan.load_consents(problem.tiles),
             ledger=plan.ledger(ledger),
             readings=plan.readings(),
-        )
+        ) as federation,
+    ):
         with ProgressLine(quiet=quiet or json) as line:
             trained = federation.train(settings, progress=line, checkpointing=saving)
-        tiles = {name: party.tiles for name, party in federation.parties.items()}
+        tiles = federation.look(attrgetter("tiles"))
         book = plan.ledger(ledger)
         lies = book.folder.resolve()
         known = exposure_remarks(book, list(problem.tiles))
@@ -137,7 +159,7 @@ def train(
                 settings,
                 name=plan.name,
                 config=config,
-                majority=majority_share(federation.parties),
+                majority=majority_share(federation.look(labels_by_id).values()),
                 feature_sets=feature_sets(tiles, trained.holdings.parties, trained.model),
                 # The report may be handed on: where the ledger lies is nobody's business.
                 remarks=[
@@ -156,6 +178,39 @@ def train(
     elif not quiet:
         holds = "Model, history, summary and report.html"
         say(*ending_text(folder, summary, remarks, holds))
+
+
+@contextmanager
+def _federation(
+    ray: str | None, actors: int | None, *parts: Any, **options: Any
+) -> Iterator[Federation]:
+    """The parties in this process, or in actors of a Ray cluster."""
+    from weft.federation.local_federation import Federation
+
+    if ray is None:
+        yield Federation(*parts, **options)
+        return
+    from weft.cluster.hosted_federation import HostedFederation
+    from weft.cluster.ray_hosts import RayHosts
+
+    start, count = partial(RayHosts, address=ray), actors or os.cpu_count() or 1
+    with HostedFederation(*parts, start_hosts=start, count=count, **options) as federation:
+        yield federation
+
+
+def _refuse_with_ray(*, keys: bool, checkpoints: bool) -> None:
+    """Stop before any work where actors lack what is asked for."""
+    from weft.errors import ConfigError
+
+    if keys:
+        raise ConfigError(
+            "keys do not leave the process that reads them; leave --keys and [keys] out with --ray"
+        )
+    if checkpoints:
+        raise ConfigError(
+            "parties in actors keep no checkpoints; leave --resume and checkpoint_every out with "
+            "--ray"
+        )
 
 
 def _inferring(problem: Problem) -> Problem:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from operator import attrgetter
 from pathlib import Path
 from secrets import token_bytes
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -40,6 +41,8 @@ from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.base import Checkpointing, Record
 from weft.solvers.settings import STAND_IN, Settings
 from weft.sums.gap_certificate import Certificate
+
+_T = TypeVar("_T")
 
 #: Name of the reader that is this process.
 _HERE = ""
@@ -152,22 +155,7 @@ class Federation:
         keys = self._keys or ephemeral_keys(tuple(self._tiles))
         self._identities = {name: keys[name].identity.public for name in self._tiles}
         self.parties = {
-            name: Party(
-                name,
-                held,
-                keys=keys[name],
-                cipher=settings.cipher,
-                store=self._store,
-                start=self._start,
-                consent=self._consents[name],
-                ledger=self._ledger,
-                readers={_HERE: self._reader.public},
-                # Without a recording there is nothing to compare a hash with: simulations.
-                signs_transcript=self._record is not False,
-                missing=self.preprocessing.missing,
-                sample_columns=self.preprocessing.sample_columns,
-                reading=self._readings.get(name),
-            )
+            name: Party(name, held, keys=keys[name], **self._made_of(name, settings))
             for name, held in self._tiles.items()
         }
         return LocalChannel(
@@ -176,6 +164,22 @@ class Federation:
             record=self._record,
             packed=self._packed,
         )
+
+    def _made_of(self, name: str, settings: Settings) -> dict[str, Any]:
+        """What a party is made of, besides its tiles and keys."""
+        return {
+            "cipher": settings.cipher,
+            "store": self._store,
+            "start": self._start,
+            "consent": self._consents[name],
+            "ledger": self._ledger,
+            "readers": {_HERE: self._reader.public},
+            # Without a recording there is nothing to compare a hash with: simulations.
+            "signs_transcript": self._record is not False,
+            "missing": self.preprocessing.missing,
+            "sample_columns": self.preprocessing.sample_columns,
+            "reading": self._readings.get(name),
+        }
 
     def train(
         self,
@@ -198,8 +202,7 @@ class Federation:
         try:
             return self._train(settings, progress, checkpointing, start, through)
         finally:
-            for party in self.parties.values():
-                party.close()
+            self.look(Party.close)
 
     def _train(
         self,
@@ -221,7 +224,7 @@ class Federation:
             start_lam=None if start is None else start.lam or STAND_IN,
             adder=self._adder,
         )
-        if any(party.remarks for party in self.parties.values()):
+        if any(self.look(attrgetter("remarks")).values()):
             # Which levels are rare, and how rare, is nothing for a report that is handed on.
             outcome.result.notes.append(
                 "some cells of declared columns have levels without a column of their own, or lie "
@@ -268,15 +271,20 @@ class Federation:
             overlapping=bool(outcome.result.gone),
         )
         # Whoever runs all parties here has all of their columns.
-        made = Transformation.joined(party.transformation for party in self.parties.values())
+        made = Transformation.joined(self.look(attrgetter("transformation")).values())
         return released._replace(model=replace(released.model, transformation=made.to_json()))
+
+    def look(self, what: Callable[[Party], _T]) -> dict[str, _T]:
+        """What every party of the newest run has, for whoever owns all of them."""
+        return {name: what(party) for name, party in self.parties.items()}
 
     def encryption_costs(self) -> tuple[dict[str, EncryptionCost], EncryptionCost]:
         """What encryption has cost each party and the coordinator in the newest run, up to now.
 
         ``progress`` may call this after every iteration.
         """
-        parties = {name: replace(party.encryption) for name, party in self.parties.items()}
+        spent = self.look(attrgetter("encryption"))
+        parties = {name: replace(cost) for name, cost in spent.items()}
         return parties, replace(self._adder.cost)
 
     def _spent(self) -> Spent:
