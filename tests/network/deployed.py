@@ -219,6 +219,21 @@ class Scene(LocalCluster):
             needed=[name],
         )
 
+    def wait_journal(self, name, number):
+        """The coordinator's journal when it has so many exchanges, as bytes; and these.
+
+        Both from one look, since the run goes on and its journal begins anew now and then.
+        """
+        seen = self.folder / f"{name}-seen.weft"
+
+        def look():
+            with suppress(ValueError, FileNotFoundError):
+                seen.write_bytes(self.journal(name).read_bytes())
+                found = read_outcomes(seen)
+                return len(found) >= number and (seen.read_bytes(), found)
+
+        return self.wait_for(f"exchange {number} of {name}", look, needed=[name])
+
     def wait_back(self, name, party, since):
         """Until a party has answered in an exchange after that number; all exchanges."""
 

@@ -110,7 +110,7 @@ def envelopes(*names):
 
 def test_everybody_gets_its_own_letter_and_its_own_reply_comes_back(parties):
     transport, _ = post_to(parties)
-    assert transport.send(envelopes(), 5.0) == {"a": b"a ot", "b": b"b ot", "c": b"c ot"}
+    assert transport.send(envelopes(), 60.0) == {"a": b"a ot", "b": b"b ot", "c": b"c ot"}
     assert [process.site.told for process in parties.values()] == [[b"to a"], [b"to b"], [b"to c"]]
 
 
@@ -118,8 +118,8 @@ def test_a_party_that_is_not_connected_costs_no_timeout(parties):
     transport, _ = post_to(parties)
     parties["b"].connected = False
     began = time.monotonic()
-    found = transport.send(envelopes(), 30.0)
-    assert time.monotonic() - began < 5.0
+    found = transport.send(envelopes(), 240.0)
+    assert time.monotonic() - began < 40.0
     assert found["b"] == Failure("failed", "is not connected")
     assert (found["a"], found["c"]) == (b"a ot", b"c ot")
 
@@ -147,8 +147,8 @@ def test_a_party_that_dies_over_a_letter_is_found_out_before_the_timeout(parties
     parties["b"].site.may.clear()
     threading.Timer(0.1, parties["b"].die).start()
     began = time.monotonic()
-    found = transport.send(envelopes(), 30.0)
-    assert time.monotonic() - began < 5.0
+    found = transport.send(envelopes(), 240.0)
+    assert time.monotonic() - began < 40.0
     assert found["b"] == Failure("failed", "is not connected")
 
 
@@ -163,8 +163,8 @@ def test_a_party_that_was_started_again_has_lost_the_letter(parties):
 
     threading.Timer(0.1, restart).start()
     began = time.monotonic()
-    found = transport.send(envelopes(), 30.0)
-    assert time.monotonic() - began < 5.0
+    found = transport.send(envelopes(), 240.0)
+    assert time.monotonic() - began < 40.0
     assert found["b"].kind == "failed"
     assert "lost the envelope" in found["b"].reason
 
@@ -183,13 +183,13 @@ def test_an_answer_that_is_lost_on_its_way_is_asked_for_again(parties):
 
     parties["b"].take = take
     began = time.monotonic()
-    assert transport.send(envelopes(), 30.0)["b"] == b"b ot"
-    assert time.monotonic() - began < 5.0
+    assert transport.send(envelopes(), 240.0)["b"] == b"b ot"
+    assert time.monotonic() - began < 40.0
     assert len(dropped) == 1
     assert parties["b"].site.told == [b"to b"] * 2
 
 
-@pytest.mark.parametrize("size", [b"many", b"-1", *before_release(b"", b"9" * 5000)])
+@pytest.mark.parametrize("size", [b"many", *before_release(b"", b"-1", b"9" * 5000)])
 def test_a_party_that_tells_no_size_keeps_no_death_of_others_from_being_noticed(parties, size):
     transport, _ = post_to(parties)
     parties["a"].take = says_answered(size, [])
@@ -201,7 +201,7 @@ def test_a_party_that_tells_no_size_keeps_no_death_of_others_from_being_noticed(
         return take(topic, message, timeout)
 
     parties["b"].take = forgets
-    found = transport.send(envelopes("a", "b"), 1.0)
+    found = transport.send(envelopes("a", "b"), 5.0)
     assert found["a"].kind == "late"
     assert "lost the envelope" in found["b"].reason
 
@@ -285,7 +285,7 @@ def test_a_coordinator_without_its_server_blames_no_party(parties):
     transport, core = post_to(parties)
     core.lost = True
     with pytest.raises(Stopped, match="lost its server"):
-        transport.send(envelopes(), 30.0)
+        transport.send(envelopes(), 240.0)
 
 
 def test_a_run_that_is_stopped_waits_for_nobody(parties):
@@ -295,8 +295,8 @@ def test_a_run_that_is_stopped_waits_for_nobody(parties):
     threading.Timer(0.1, asked.set).start()
     began = time.monotonic()
     with pytest.raises(Stopped, match="was stopped"):
-        transport.send(envelopes(), 30.0)
-    assert time.monotonic() - began < 5.0
+        transport.send(envelopes(), 240.0)
+    assert time.monotonic() - began < 40.0
 
 
 @pytest.mark.parametrize("origin", ["b", "server", "serverless.f00d", "", "b.server.f00d"])

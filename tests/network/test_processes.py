@@ -198,8 +198,9 @@ def goes_on_when_processes_are_killed(scene, *, job=True, gap=GAP):
     on_loopback_only(scene)
     scene.kill("west")
     before = len(scene.outcomes("killed"))
-    hidden = hidden_bytes(scene.wait_exchanges("killed", before + 10))
-    assert all(part in scene.journal("killed").read_bytes() for part in hidden)
+    journal, outcomes = scene.wait_journal("killed", before + 10)
+    hidden = hidden_bytes(outcomes)
+    assert all(part in journal for part in hidden)
     if job:
         (process,) = scene.children(COORDINATOR)
         process.kill()
