@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -145,7 +146,8 @@ def test_who_objects_to_a_gradient_keeps_it_from_all(objects, monkeypatch):
             party_curvatures, "column_size", lambda view, _: 2.0 ** (view.party * 60)
         )
     asked = {"second_moments": ("hessian",), "iterations": 8}
-    _, labels, found, _ = trained(160, 2, OPEN, level=-3.0, **asked)
+    careful = msgspec.structs.replace(OPEN, min_batch=2)
+    _, labels, found, _ = trained(160, 2, careful, level=-3.0, **asked)
     assert 0 < labels.sum() < 16
     assert found.second_moments.hessian is not None
     assert found.second_moments.gradient is None

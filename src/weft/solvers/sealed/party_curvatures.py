@@ -7,6 +7,8 @@ itself, and may keep the Hessian back.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from weft.array_types import Floats
@@ -203,7 +205,9 @@ class CurvatureShares(SealedParty):
             # An amount has more digits than a label of two classes; half of one is counted.
             return tells_gradient(self._whole, samples, problems, 0.5, largest=largest)
         if self._means is None:
-            own = label_digits(self._labels, self._view.label_parties)
+            own = math.inf
+            if self._context.min_batch > 1:
+                own = label_digits(self._labels, self._view.label_parties)
             return tells_gradient(self._whole, samples, problems, largest=largest, own=own)
         # Elsewhere nobody knows how large counts are, and the smaller, the fewer digits they have.
         known = self._constant >= 0 and self._whole.n_rows == samples
