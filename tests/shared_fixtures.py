@@ -37,8 +37,8 @@ def _disk_not_waited_for() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _headers_parsed_once() -> Iterator[None]:
-    """Books of a ledger are dozens of small arrays, read at every step: parsing their headers, of
-    which there are few, took longer than all else of it."""
+    """Books of a ledger are dozens of small arrays, read at every step; of that, parsing headers,
+    of which there are few, took a third."""
     parse = ast.literal_eval
     parsed = cache(parse)
 
