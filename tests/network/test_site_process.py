@@ -2,6 +2,8 @@
 
 import os
 import signal
+import socket
+import struct
 import threading
 import time
 from contextlib import contextmanager
@@ -12,7 +14,7 @@ import psutil
 import pytest
 
 from weft.network.engine import site_worker
-from weft.network.engine.letter_frames import FIRST, Opening, send_frame
+from weft.network.engine.letter_frames import FIRST, Frame, Opening, receive_frame, send_frame
 from weft.network.engine.nursery import Nursery
 from weft.network.engine.site_process import SiteProcess
 from weft.network.envelope import Failed, Ping, Pong, decode_reply, encode
@@ -34,7 +36,7 @@ def answer(letter):
 
 
 def work(connection):
-    send_frame(connection, FIRST, msgspec.json.encode(Opening(["a note"])))
+    send_frame(connection, Frame(FIRST, msgspec.json.encode(Opening(["a note"]))))
     exposure = SimpleNamespace(metrics=lambda: [SPENT])
     site_worker._answer_all(connection, SimpleNamespace(answer=answer), exposure)
 
@@ -159,3 +161,100 @@ def alive(pid):
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+# ── attacks ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_no_letter_is_taken_for_a_question_of_the_owner(tmp_path):
+    """Whatever a coordinator writes, even nothing, the site answers, and not its ledger."""
+    with opened(tmp_path) as site:
+        for letter in (b"", b"\0", b"\1" + bytes(16)):
+            reply = site.answer(letter)
+            assert reply.endswith(b":" + letter)
+            assert b"epsilon" not in reply
+
+
+def test_a_letter_that_comes_as_its_process_ends_starts_one_other_only(tmp_path, monkeypatch):
+    """Two would lock each other out of the files of a run."""
+    monkeypatch.setattr("weft.network.engine.site_process._LOOK", 0.01)
+    is_over, replies = SiteProcess._is_over, []
+
+    def just_then(site, working):
+        over = is_over(site, working)
+        if over and not replies:
+            site._idle = LONG
+            replies.append(site.answer(b"just then"))
+        return over
+
+    monkeypatch.setattr(SiteProcess, "_is_over", just_then)
+    with opened(tmp_path, idle=0.05) as site:
+        first = pid_of(site.answer(b"a"))
+        # When it is gone, nothing is done about it any more.
+        wait_for(lambda: replies and not alive(first))
+        second = pid_of(replies[0])
+        assert second != first
+        assert pid_of(site.answer(b"b")) == second
+
+
+BROKEN = {
+    "a size beyond all memory": lambda number: struct.pack("<?QQ", False, number, 2**63),
+    "the end of a frame is missing": lambda number: struct.pack("<?QQ", False, number, 100) + b"x",
+    "an answer to nothing": lambda number: struct.pack("<?QQ", False, number + 77, 0),
+    "half a head": lambda number: b"\0\1\2",
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_process_that_breaks_the_rules_is_ended_and_its_letter_asked_again(
+    tmp_path, monkeypatch, what
+):
+    # Else the test fails for what a thread raised, which is what shall be logged.
+    monkeypatch.setattr(threading, "excepthook", lambda args: None)
+    told = tmp_path / "told"
+
+    def breaking(connection):
+        if told.exists():
+            work(connection)
+            return
+        told.touch()
+        site_worker._say(connection, Opening())
+        frame = receive_frame(connection)
+        connection.sendall(BROKEN[what](frame.number))
+        connection.shutdown(socket.SHUT_WR)
+        # It ends when nobody listens any more.
+        connection.recv(1)
+
+    with opened(tmp_path, breaking) as site:
+        lost = decode_reply(site.answer(b"a"))
+        assert (lost.kind, lost.reason) == (
+            "failed",
+            "lost its process for runs; its own log says more",
+        )
+        assert site.answer(b"a").endswith(b":a")
+
+
+def test_without_its_nursery_a_site_ends_so_that_it_is_started_again(tmp_path):
+    pid = os.fork()
+    if not pid:
+        nursery = Nursery(work)
+        os.kill(nursery._pid, signal.SIGKILL)
+        os.waitpid(nursery._pid, 0)
+        SiteProcess(nursery, tmp_path).answer(b"a")
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 2
+
+
+def test_nobody_else_has_a_way_to_the_process_that_works(tmp_path):
+    """Its connection has no name to connect to, and no program that it runs gets hold of it."""
+
+    def tell(connection):
+        facts = [connection.getsockname(), os.get_inheritable(connection.fileno())]
+        send_frame(connection, Frame(FIRST, msgspec.json.encode(Opening([repr(facts)]))))
+        receive_frame(connection)
+
+    with opened(tmp_path, tell) as site:
+        assert site.start().result().notes == [repr(["", False])]
+        ours = site._working._connection
+        assert ours.getsockname() == ours.getpeername() == ""
+        assert not os.get_inheritable(ours.fileno())

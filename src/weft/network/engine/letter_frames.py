@@ -1,19 +1,36 @@
-"""Letters between a site's two processes: numbered, over a connection inside one machine."""
+"""Letters between a site's two processes: numbered, over a connection inside one machine.
+
+Whether a frame is a letter or a question of the site's own owner stands in its head: the content of
+a letter is chosen by the coordinator, and must never be taken for anything else.
+"""
 
 from __future__ import annotations
 
 import socket
 import struct
+from typing import NamedTuple
 
 import msgspec
 
 from weft.network.envelope import Failed, encode
 
-_HEAD = struct.Struct("<QQ")
+_HEAD = struct.Struct("<?QQ")
 #: The number of what a new process says first: an `Opening`.
 FIRST = 0
-#: Not a letter: asks what the site's ledger says is spent.
-EXPOSURE = b""
+
+
+class Frame(NamedTuple):
+    """What one process sends the other.
+
+    Attributes
+    ----------
+    owner
+        Not a letter: the site's owner asks what its ledger says is spent.
+    """
+
+    number: int
+    content: bytes
+    owner: bool = False
 
 
 class Opening(msgspec.Struct, frozen=True):
@@ -40,19 +57,19 @@ class Opening(msgspec.Struct, frozen=True):
         return encode(Failed("refused" if self.kind == "refused" else "failed", self.told))
 
 
-def send_frame(connection: socket.socket, number: int, content: bytes) -> None:
-    connection.sendall(_HEAD.pack(number, len(content)))
-    connection.sendall(content)
+def send_frame(connection: socket.socket, frame: Frame) -> None:
+    connection.sendall(_HEAD.pack(frame.owner, frame.number, len(frame.content)))
+    connection.sendall(frame.content)
 
 
-def receive_frame(connection: socket.socket) -> tuple[int, bytes] | None:
-    """A number and its content; None where the other side is gone."""
+def receive_frame(connection: socket.socket) -> Frame | None:
+    """A whole frame; None where the other side is gone."""
     head = _receive(connection, _HEAD.size)
     if head is None:
         return None
-    number, size = _HEAD.unpack(head)
+    owner, number, size = _HEAD.unpack(head)
     content = _receive(connection, size)
-    return None if content is None else (number, bytes(content))
+    return None if content is None else Frame(number, bytes(content), owner)
 
 
 def _receive(connection: socket.socket, size: int) -> bytearray | None:

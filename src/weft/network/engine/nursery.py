@@ -91,6 +91,8 @@ def _nurse(control: socket.socket, work: Work) -> NoReturn:
     for standard in (0, 1, 2):
         os.dup2(nothing, standard)
     while handles := socket.recv_fds(control, 1, 1)[1]:
+        # What a process runs in turn must not hold its connection open.
+        os.set_inheritable(handles[0], False)
         pid = os.fork()
         if not pid:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)

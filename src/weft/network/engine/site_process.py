@@ -26,8 +26,8 @@ import msgspec
 from weft.errors import ProtocolError
 from weft.network.engine import require_engine
 from weft.network.engine.letter_frames import (
-    EXPOSURE,
     FIRST,
+    Frame,
     Opening,
     receive_frame,
     send_frame,
@@ -119,7 +119,7 @@ class SiteProcess:
             if not working.opening.done() and _is_ping(envelope):
                 return encode(Pong(False, _STARTING))
             number, reply = working.expect()
-        working.send(number, envelope)
+        working.send(Frame(number, envelope))
         return reply.result()
 
     def runs(self) -> list[IndexedRun]:
@@ -133,7 +133,7 @@ class SiteProcess:
             if working is None or not working.opening.done():
                 return self._exposure
             number, reply = working.expect(letter=False)
-        working.send(number, EXPOSURE)
+        working.send(Frame(number, b"", owner=True))
         with suppress(TimeoutError, msgspec.MsgspecError):
             # Of a process that computes or ends, what was known last has to do.
             self._exposure = msgspec.json.decode(reply.result(_LEDGER), type=prepared(list[Metric]))
@@ -157,9 +157,11 @@ class SiteProcess:
             while working.take(_LOOK) and not self._is_over(working):
                 pass
         finally:
-            # Whatever happens here, nobody waits for it any longer.
+            # Whatever happens here, nobody waits for it any longer. Another may have begun since it
+            # was over: two that work would lock each other out of the files of a run.
             with self._lock:
-                self._working = None
+                if self._working is working:
+                    self._working = None
             working.end()
 
     def _is_over(self, working: _WorkingProcess) -> bool:
@@ -211,10 +213,10 @@ class _WorkingProcess:
             self._waiting[number] = reply, letter
         return number, reply
 
-    def send(self, number: int, content: bytes) -> None:
+    def send(self, frame: Frame) -> None:
         # Where it has ended, whoever takes its replies notices too.
         with self._sending, suppress(OSError):
-            send_frame(self._connection, number, content)
+            send_frame(self._connection, frame)
 
     def take(self, seconds: float) -> bool:
         """Take a reply, if one comes within that time; false: it has ended."""
@@ -223,7 +225,7 @@ class _WorkingProcess:
         frame = receive_frame(self._connection)
         if frame is None:
             return False
-        number, content = frame
+        number, content, _ = frame
         if number == FIRST:
             opening = msgspec.json.decode(content, type=prepared(Opening))
             with self._change:

@@ -13,8 +13,8 @@ import msgspec
 
 from weft.errors import DataError, WeftError
 from weft.network.engine.letter_frames import (
-    EXPOSURE,
     FIRST,
+    Frame,
     Opening,
     receive_frame,
     send_frame,
@@ -72,7 +72,7 @@ def _failure(error: WeftError) -> Opening:
 
 
 def _say(connection: socket.socket, opening: Opening) -> None:
-    send_frame(connection, FIRST, msgspec.json.encode(opening))
+    send_frame(connection, Frame(FIRST, msgspec.json.encode(opening)))
 
 
 def _write_output_to(path: Path) -> None:
@@ -85,15 +85,16 @@ def _write_output_to(path: Path) -> None:
 def _answer_all(connection: socket.socket, site: Site, exposure: ExposureMetrics) -> None:
     sending = Lock()
 
-    def answer(number: int, content: bytes) -> None:
-        reply = (
-            msgspec.json.encode(exposure.metrics()) if content == EXPOSURE else site.answer(content)
-        )
+    def answer(frame: Frame) -> None:
+        if frame.owner:
+            reply = msgspec.json.encode(exposure.metrics())
+        else:
+            reply = site.answer(frame.content)
         with sending:
-            send_frame(connection, number, reply)
+            send_frame(connection, Frame(frame.number, reply))
 
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="weft letter") as threads:
         while (frame := receive_frame(connection)) is not None:
-            threads.submit(answer, *frame)
+            threads.submit(answer, frame)
         # Whoever asked is gone, and with it all that is under way here.
         os._exit(0)
