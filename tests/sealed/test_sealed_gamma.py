@@ -16,7 +16,7 @@ from weft.crypto.opening_pads import OpeningPads
 from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards.terms import OPEN, Terms
-from weft.solvers.sealed import party_curvatures
+from weft.solvers.sealed import party, party_curvatures
 from weft.solvers.sealed.gamma_responses import REACHES, common_factor, reach_of, told_of_reach
 from weft.solvers.settings import Settings
 
@@ -189,6 +189,24 @@ def test_what_parties_open_is_no_response_nor_what_follows_from_it(with_moments)
         for values in (labels, np.log(labels), means, labels / means, labels / means - 1):
             told = np.rint(values * 2.0**bits).astype(np.int64)
             assert not np.isin(everything, told[np.abs(told) > 1 << 14]).any()
+
+
+def test_what_is_told_of_responses_does_not_depend_on_offsets(monkeypatch):
+    """Who tells offsets to label holders would find a response by runs that are refused."""
+    told, tell = [], party.told_of_reach
+
+    def telling(offsets):
+        told.append(offsets)
+        return tell(offsets)
+
+    monkeypatch.setattr(party, "told_of_reach", telling)
+    block, labels, offsets = amounts(30.0)
+    for given in (offsets, np.where(np.arange(ROWS) == 7, 3.0, offsets)):
+        tiles = tiles_of(block, labels, given, CUTS["vertical"])
+        train(tiles, offset="o", gap=0.3, iterations=2)
+    first, second = np.concatenate(told[: len(told) // 2]), np.concatenate(told[len(told) // 2 :])
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_allclose(np.ptp(first), np.ptp(np.log(labels)))
 
 
 def test_all_that_is_told_of_responses_is_how_far_scores_may_reach():

@@ -86,8 +86,8 @@ class _Run:
         #: Of a squared loss, offsets are taken off the labels.
         self._offset = 0.0 if self._squared else offset
         if settings.loss == GAMMA:
-            # Of these, as of responses, log y has what others are told.
-            self._offset = errors.bounds.response_reach
+            # Scores have both.
+            self._offset += errors.bounds.response_reach
         first = exchange.ladder[0]
         centre = first.centre if isinstance(first, ExponentialSeries) else 0.0
         if centre:

@@ -168,6 +168,7 @@ class SealedParty(WeighedShares):
             responses = np.sqrt(labels * self._counted_weights[:, None])
         bounds = own_bounds(block, moved, self._context.table.squares, responses)
         bounds += self._told_of_weights()
+        # Without offsets: who tells them would find a response by runs that are refused.
         bounds.append(told_of_reach(self._divided_responses) if self._gamma else 0.0)
         counted = self._own_rows
         if self._responses or self._context.tells_counts or not view.labelled.any():

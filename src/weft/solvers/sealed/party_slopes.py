@@ -61,14 +61,13 @@ class SlopeShares(PhaseOrder):
         self._counted: Ints = np.flatnonzero(context.view.counted_rows)
         self._labels: Floats = context.labels[self._counted]
         self._offsets: Floats | None = None
-        #: Of a gamma model: log y less offsets, while every label is one.
+        #: Of a gamma model: log y, while every label is one.
         self._log_responses: Floats = np.zeros(0)
         if context.given is not None:
             self._take_given(context.given)
         self._gamma = settings.loss == GAMMA
         if self._gamma:
-            given = 0.0 if self._offsets is None else self._offsets
-            self._log_responses = np.log(self._labels[:, 0]) - given
+            self._log_responses = np.log(self._labels[:, 0])
             self._labels = np.ones_like(self._labels)
 
     def _take_given(self, given: GivenValues) -> None:

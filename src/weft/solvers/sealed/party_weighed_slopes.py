@@ -133,7 +133,8 @@ class WeighedShares(SlopeShares):
         if self._gamma:
             if doublings != (GAMMA_CENTRE if self._divides else 0):
                 raise malformed("centre", "is not that of a gamma model")
-            self._offsets = self._divided_responses
+            given = 0.0 if self._offsets is None else self._offsets
+            self._offsets = self._divided_responses - given
         if self._exponential:
             digits = COUNT_WEIGHT_DIGITS if weighed else 0
             self._ladder = series_for(self._loss, doublings, digits)
@@ -150,7 +151,7 @@ class WeighedShares(SlopeShares):
 
     @property
     def _divided_responses(self) -> Floats:
-        """What is added to scores of a gamma model."""
+        """What is added to scores of a gamma model, but for offsets."""
         found: Floats = self._log_responses - self._common_factor
         return found
 
