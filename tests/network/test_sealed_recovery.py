@@ -41,10 +41,12 @@ SETTINGS = Settings(
 )
 #: Weights stand in the place of curvatures in the Hessian of a squared loss, not of this one.
 SQUARED = messages.SAMPLE_WEIGHTS.name
+#: The dispersion is that of gamma models.
+GAMMA = {phase.name for phase in (messages.RATIOS, messages.CUT_RATIOS, messages.PEARSON)}
 PHASES = {
     *(phase.name for phase in vars(messages).values() if isinstance(phase, messages.Phase)),
     RELEASE.name,
-} - {SQUARED}
+} - {SQUARED, *GAMMA}
 #: What becomes of the first letters of a phase: a party dies in the middle of its work, and the
 #: coordinator before or after one is worked on. Something else besides, in some phase.
 ALWAYS = (("killed within", "crash before"), ("killed within", "crash after"))
@@ -163,6 +165,29 @@ def test_deaths_leave_a_hessian_that_weighs_squares_as_it_is(tmp_path):
     order = [["a", "b"].index(name) for name in found.names[:-1]] + [2]
     expected = (x.T @ (block[:, 2:] * x))[np.ix_(order, order)] / 60
     np.testing.assert_allclose(found.hessian[0], expected, atol=1e-4)
+
+
+def test_deaths_leave_the_dispersion_of_a_gamma_model_as_it_is(tmp_path):
+    rng, names = np.random.default_rng(9), ["a", "b"]
+    block, ids = rng.normal(size=(60, 2)), np.array([f"p{n}" for n in range(60)])
+    labels = np.exp(0.3 * block[:, 0]) * rng.gamma(3.0, 1 / 3, 60)
+    held = {
+        name: [Tile.make(ids[rows], names, block[rows], labels[rows])]
+        for name, rows in (("north", slice(0, 30)), ("south", slice(30, 60)))
+    }
+    asked = {"loss": "gamma", "class_weight": None, "folds": 0, "second_moments": ("hessian",)}
+    settings = msgspec.structs.replace(SETTINGS, **asked)
+    fates = dict.fromkeys(GAMMA, FATES[messages.CELLS.name])
+    keys, memories = ephemeral_keys(tuple(held)), {}
+    released, _, transport, crashes = run_with_faults(
+        tmp_path, held, keys, memories, HOW, settings, fates
+    )
+    assert crashes == len(fates)
+    assert all(transport.letters[phase] > 2 for phase in GAMMA)
+    model, found = released.model, released.second_moments
+    order = [names.index(name) for name in model.features]
+    means = np.exp(block[:, order] @ model.coef[0] + model.intercept[0])
+    assert found.pearson == pytest.approx(((labels / means - 1) ** 2).sum(), rel=1e-4)
 
 
 def test_no_model_leaves_without_the_share_of_everyone(monkeypatch):
