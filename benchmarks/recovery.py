@@ -37,8 +37,8 @@ from weft.guards.terms import OPEN
 from weft.network import coordinator_snapshots, run_snapshots
 from weft.network.envelope import Work, decode_envelope
 from weft.network.network_channel import NetworkChannel
+from weft.network.run_party import OpenedParty, PartyRequest
 from weft.network.site_endpoint import Site
-from weft.network.site_run import OpenedParty, PartyRequest
 from weft.protocol import Failure
 from weft.solvers.settings import Settings
 from weft.storage.journal import Journal

@@ -28,9 +28,9 @@ from weft.network.engine.client_party import PartyComponent
 from weft.network.engine.nvflare_transport import NvflareTransport, content_of, reply_with
 from weft.network.kits.open_kit import Kit
 from weft.network.network_channel import NetworkChannel
+from weft.network.run_party import OpenedParty, PartyRequest
 from weft.network.secure_session import SecureSite, SecureTransport
 from weft.network.site_endpoint import Site
-from weft.network.site_run import OpenedParty, PartyRequest
 from weft.protocol import Message, Phase
 from weft.protocol.field_visibility import record
 from weft.storage.journal import Journal

@@ -28,8 +28,8 @@ from weft.network.envelope import (
     decode_reply,
     encode,
 )
+from weft.network.run_party import OpenedParty
 from weft.network.site_endpoint import Site
-from weft.network.site_run import OpenedParty
 from weft.protocol import fields_of, pack, unpack
 from weft.storage.atomic_files import StorageError
 

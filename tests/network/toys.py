@@ -11,8 +11,8 @@ from typing import Annotated
 
 from weft.errors import ConfigError, DataError, ProtocolError
 from weft.network.envelope import End, Work, decode_envelope
+from weft.network.run_party import OpenedParty
 from weft.network.site_endpoint import Site
-from weft.network.site_run import OpenedParty
 from weft.protocol import Failure, Message, Phase, Request, fields_of, pack
 from weft.protocol.field_visibility import record, texts
 

@@ -21,7 +21,7 @@ nobody hears those messages again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import perf_counter
 from typing import Protocol
 
@@ -171,8 +171,18 @@ class RunSnapshots:
                 told=f"its journal of run {self._run} is an older copy; start a new run",
             )
 
-    def lay_again(self, snapshots: Snapshots) -> None:
+    def needed(self) -> Iterator[bytes]:
+        """Records that a new party is taken through."""
+        ground, newest = self.ground, self.newest
+        for place, record in enumerate(self._journal):
+            covered = ground is not None and newest is not None and ground < place < newest
+            if record and not covered:
+                yield record
+
+    def lay_again(self, snapshots: Snapshots | None) -> None:
         """A party that was made anew stands on its ground."""
+        if snapshots is None:
+            raise self._journal.damaged()
         began = perf_counter()
         try:
             snapshots.lay_ground()
@@ -184,8 +194,10 @@ class RunSnapshots:
         """What came after the newest snapshot took so long, and will again."""
         self._worked += seconds
 
-    def restore(self, snapshots: Snapshots, record: bytes) -> Standing:
+    def restore(self, snapshots: Snapshots | None, record: bytes) -> Standing:
         """Bring a party to a snapshot."""
+        if snapshots is None:
+            raise self._journal.damaged()
         read = self._read(record)
         snapshots.restore(read.standing, read.sealed)
         return self._standing(read)

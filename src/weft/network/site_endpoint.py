@@ -26,7 +26,8 @@ from weft.network.envelope import (
     encode,
 )
 from weft.network.run_index import IndexedRun, RunIndex
-from weft.network.site_run import RETURNING, OpenParty, SiteRun
+from weft.network.run_party import OpenParty
+from weft.network.site_run import RETURNING, SiteRun
 from weft.network.told_sentences import without_paths
 from weft.network.versions import OtherVersion, check_version
 from weft.protocol import pack

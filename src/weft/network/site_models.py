@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from weft.network.join_settings import writing
+from weft.network.run_party import RunParty
 from weft.network.run_snapshots import Snapshots
-from weft.network.site_run import RunParty
 from weft.protocol import Message, Phase
 from weft.storage.atomic_files import StorageError
 

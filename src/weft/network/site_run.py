@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from time import perf_counter
-from typing import Any, Protocol
 
 import weft.all_messages  # noqa: F401 - a site must know every phase that can come.
-from weft.crypto.replay_log import Memory
 from weft.errors import ProtocolError, WeftError
 from weft.network.envelope import Hello, Work, Worked, decode_envelope, encode
 from weft.network.envelope_numbers import EnvelopeNumbers
 from weft.network.event_lines import OWN
 from weft.network.randomness_store import RandomnessStore
-from weft.network.run_snapshots import GROUND, SNAPSHOT, RunSnapshots, Snapshots, Standing
+from weft.network.run_party import OpenedParty, OpenParty, PartyRequest, snapshots_of
+from weft.network.run_refusals import (
+    another_plan,
+    another_question,
+    has_left,
+    lost_memory,
+    overtaken,
+    restored,
+)
+from weft.network.run_snapshots import GROUND, SNAPSHOT, RunSnapshots, Standing
 from weft.network.versions import check_version
-from weft.protocol import Fields, Message, Phase, fields_of, pack, phase_named, unpack
-from weft.protocol.transcript import TRANSCRIPT_BYTES, reply_hash
+from weft.protocol import Fields, fields_of, pack, phase_named, unpack
+from weft.protocol.transcript import reply_hash, split_hashes
 from weft.report.json_values import rounded
-from weft.storage.atomic_files import DamagedFile, StorageError
+from weft.storage.atomic_files import StorageError
 from weft.storage.folder_origin import is_original, mark_origin
 from weft.storage.journal import Journal
 
@@ -39,43 +45,6 @@ JOURNAL, _RANDOMNESS = "journal.weft", "randomness.weft"
 #: What keeps a party from being ready.
 _WORKING = "is still at work on what it was asked before"
 RETURNING = "is being brought back from its journal"
-
-
-class RunParty(Protocol):
-    """A party of one run, as :class:`weft.federation.party.Party` is.
-
-    It keeps what it draws at random, and may have a context ``replaying()`` in which everything
-    must come from there; its ``exposure``, if it has one, says what the run has shown. One that
-    signs for what it saw has ``settle``, which tells it before every envelope how the last one
-    ended: hashes of the replies as they were sent, or None where the coordinator did not get them.
-    The same messages must bring a new party to the same state. One that can be saved in the course
-    of a run has ``snapshots`` (:class:`weft.network.run_snapshots.Snapshots`), None before that.
-    """
-
-    def on(self, phase: Phase[Any, Any], message: Any) -> Message: ...
-
-    def close(self) -> None: ...
-
-
-@dataclass(frozen=True)
-class PartyRequest:
-    """A run that needs a party; what the party draws at random is kept in ``memory``."""
-
-    run: str
-    plan: Fields
-    memory: Memory
-
-
-@dataclass(frozen=True)
-class OpenedParty:
-    """A party, and its announcement to the coordinator."""
-
-    member: RunParty
-    announcement: Fields = field(default_factory=dict)
-
-
-#: Makes the party of a run; a WeftError is a refusal. Called again after every restart.
-OpenParty = Callable[[PartyRequest], OpenedParty]
 
 
 class SiteRun:
@@ -95,7 +64,7 @@ class SiteRun:
         Name of the run.
     folder
         Of this run alone.
-    open_run
+    open_party
         Makes the party.
     """
 
@@ -168,10 +137,7 @@ class SiteRun:
         """The announcement once more, for the same plan."""
         self._check_left()
         if hello.plan != self._plan:
-            raise ProtocolError(
-                f"run {self.run} was begun here with another plan; resume it with the "
-                "configuration that it began with, or start a new run"
-            )
+            raise another_plan(self.run)
         return self.rebuild().announcement
 
     def work(self, work: Work, packed: bytes) -> bytes:
@@ -200,7 +166,7 @@ class SiteRun:
             self._take_back()
             raise
         self._snapshots.advance(
-            _snapshots_of(opened), perf_counter() - began, lambda: self._standing(work, packed)
+            snapshots_of(opened), perf_counter() - began, lambda: self._standing(work, packed)
         )
         self._work, self._opened = work, opened
         return self._reply
@@ -290,7 +256,7 @@ class SiteRun:
         """One that was sent, or that it was answered; false: one is missing before it."""
         self._answered = record.startswith(_ANSWERED)
         if self._answered:
-            self._sent[self.last] = _hashes(record)
+            self._sent[self.last] = split_hashes(record[len(_ANSWERED) :])
             return True
         envelope = decode_envelope(record)
         if isinstance(envelope, Hello):
@@ -312,13 +278,7 @@ class SiteRun:
     def _check_origin(self) -> None:
         """Refuse to go on from an older state: what it drew since would be drawn again."""
         if self.begun and not is_original(self._folder):
-            raise DamagedFile(
-                f"{self._folder} was copied or restored from a backup, and a run that goes on from "
-                f"there would use pads a second time; drop it with weft join KIT --forget "
-                f"{self.run}, and start a new run",
-                told="has restored its files of this run from a backup, and would use pads a "
-                "second time; start a new run",
-            )
+            raise restored(self.run, self._folder)
 
     def _note_answer(self, number: int) -> None:
         """Write down that an envelope was answered, before the reply leaves."""
@@ -328,31 +288,17 @@ class SiteRun:
     def _check_memory(self, work: Work) -> None:
         """Refuse to continue if either side has lost part of the run."""
         if work.number < self.last:
-            raise ProtocolError(
-                f"run {self.run} is past exchange {work.number} here, at {self.last}: the envelope "
-                "was overtaken on its way, or the coordinator has lost part of its journal; in "
-                "that case start a new run"
-            )
+            raise overtaken(self.run, work, self.last)
         if not self._knows(work):
-            heard = self._numbers.count_up_to(work.last)
-            raise ProtocolError(
-                f"has lost its memory of run {self.run}: the coordinator has had {work.answered} "
-                f"answers, of which its journal knows {heard}; start a new run"
-            )
+            raise lost_memory(self.run, work, self._numbers.count_up_to(work.last))
 
     def _check_same(self, work: Work) -> None:
         if self._work is None or work.parts != self._work.parts:
-            raise ProtocolError(
-                f"exchange {work.number} of run {self.run} is asked once more, but for something "
-                "else; resume the run with the configuration that it began with"
-            )
+            raise another_question(self.run, work)
 
     def _check_left(self) -> None:
         if self._left:
-            raise ProtocolError(
-                f"has left run {self.run}, in which it refused what it was asked; its own log says "
-                "why; start a new run"
-            )
+            raise has_left(self.run)
 
     def _take_back(self) -> None:
         """Drop the last envelope; the party it changed is not used again."""
@@ -373,10 +319,9 @@ class SiteRun:
         opened = self._open_party(PartyRequest(self.run, unpack(self._plan), self._memory))
         strict: Callable[[], AbstractContextManager[None]]
         strict = getattr(opened.member, "replaying", nullcontext)
-        self._work = None
-        open_, repeated = False, 0
+        self._work, open_, repeated = None, False, 0
         with strict():
-            for record in self._needed():
+            for record in self._snapshots.needed():
                 if record == GROUND or not record.startswith((_ANSWERED, _LEFT)):
                     # Whatever comes next, the envelope before it was worked on.
                     if open_ and self._work is not None:
@@ -398,27 +343,13 @@ class SiteRun:
             )  # fmt: skip
         return opened
 
-    def _needed(self) -> Iterator[bytes]:
-        """Records that a new party is taken through."""
-        ground, newest = self._snapshots.ground, self._snapshots.newest
-        for place, record in enumerate(self._journal):
-            covered = ground is not None and newest is not None and ground < place < newest
-            if record and not covered:
-                yield record
-
     def _take(self, opened: OpenedParty, record: bytes) -> bool:
         """Lay the ground, take a snapshot, or an envelope; returns whether that is to be done."""
         if record == GROUND:
-            found = _snapshots_of(opened)
-            if found is None:
-                raise self._journal.damaged()
-            self._snapshots.lay_again(found)
+            self._snapshots.lay_again(snapshots_of(opened))
             return False
         if record.startswith(SNAPSHOT):
-            found = _snapshots_of(opened)
-            if found is None:
-                raise self._journal.damaged()
-            stood = self._snapshots.restore(found, record)
+            stood = self._snapshots.restore(snapshots_of(opened), record)
             work = decode_envelope(stood.work)
             self._work = work if isinstance(work, Work) else None
             self._reply, self._said = stood.reply, stood.said
@@ -459,18 +390,6 @@ class SiteRun:
             return
         last = self._numbers.before(work.number)
         settle(self._sent.get(last, []) if last <= work.last else None)
-
-
-def _snapshots_of(opened: OpenedParty) -> Snapshots | None:
-    found: Snapshots | None = getattr(opened.member, "snapshots", None)
-    return found
-
-
-def _hashes(record: bytes) -> list[bytes]:
-    """Of the replies, in a record that an envelope was answered."""
-    found = record[len(_ANSWERED) :]
-    ends = range(TRANSCRIPT_BYTES, len(found) + 1, TRANSCRIPT_BYTES)
-    return [found[end - TRANSCRIPT_BYTES : end] for end in ends]
 
 
 class _Unfinished(Exception):

@@ -80,6 +80,12 @@ def reply_hash(packed: bytes) -> bytes:
     return _hash(_REPLY, packed)
 
 
+def split_hashes(joined: bytes) -> list[bytes]:
+    """Hashes that were written one after the other."""
+    ends = range(TRANSCRIPT_BYTES, len(joined) + 1, TRANSCRIPT_BYTES)
+    return [joined[end - TRANSCRIPT_BYTES : end] for end in ends]
+
+
 def signed_bytes(run: bytes, party: str, digest: bytes) -> bytes:
     """What a party signs: its name, the random name of the run, and the hash of what it saw."""
     name = party.encode()
