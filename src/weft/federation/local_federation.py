@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from pathlib import Path
 from secrets import token_bytes
 from typing import Any, TypeVar
@@ -202,7 +202,7 @@ class Federation:
         try:
             return self._train(settings, progress, checkpointing, start, through)
         finally:
-            self.look(Party.close)
+            self.look(methodcaller("close"))
 
     def _train(
         self,
