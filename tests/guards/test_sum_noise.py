@@ -106,6 +106,9 @@ def test_the_account_is_that_of_the_formulas():
     assert longest_noise(2.0, 100, 4) > 2.0 * math.sqrt(400)
     with pytest.raises(ConfigError, match="multiplier is 0"):
         SumNoise(multiplier=0.0)
+    for row_norm in (0.0, -1.0, math.inf):
+        with pytest.raises(ConfigError, match="row_norm is"):
+            SumNoise(multiplier=1.0, row_norm=row_norm)
 
 
 def test_ledgers_book_every_sum_and_refuse_beyond_a_budget(table, tmp_path):

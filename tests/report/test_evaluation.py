@@ -254,3 +254,19 @@ def test_figures_say_what_buckets_leave_open_where_it_shows():
     told = shown({"value": 0.5, "exact_to": 0.02, "low": 0.4, "high": 0.6}, percent=True)
     assert told == "50.0 % (40.0–60.0), exact to ±2.0"
     assert shown(None) == "–"
+
+
+def test_few_positive_scores_among_others_are_told_by_the_mean_of_their_place():
+    """The sum that is told is as near to theirs as it says, and not theirs itself."""
+    rng = np.random.default_rng(3)
+    scores = np.round(rng.uniform(-3.0, 3.0, 400), 3)
+    positive = np.zeros(400, bool)
+    positive[np.argsort(np.abs(scores + 1.5))[:4]] = True
+    layout = HeldOutLayout.of(EvaluationSettings(), 1, 1)
+    nobody, truth = np.zeros((400, 1), int), np.where(positive, 1.0, -1.0)[:, None]
+    places = places_of(layout, scores[:, None], nobody, 10)
+    told = party_part(layout, scores[:, None], truth, nobody, places, LOGISTIC, 10)
+    found, off = told[EXACT : EXACT + 2]
+    true = scores[positive].sum()
+    assert 0 < off < 5.0
+    assert 1e-6 < abs(found - true) <= off + 1e-9
