@@ -70,7 +70,8 @@ def test_every_type_that_is_decoded_is_prepared(package):
     for path in sorted((SOURCES / package).rglob("*.py")):
         if path.name == "prepared_types.py":
             continue
-        kinds = kinds_decoded(ast.parse(path.read_text(encoding="utf-8")))
+        text = path.read_text(encoding="utf-8")
+        kinds = kinds_decoded(ast.parse(text)) if "msgspec" in text else []
         found += len(kinds)
         wrong += [f"{path.name}:{kind.lineno}" for kind in kinds if not ready(kind)]
     assert not wrong, "msgspec.….decode(…, type=prepared(Type)), see weft/prepared_types.py"

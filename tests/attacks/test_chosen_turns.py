@@ -256,6 +256,7 @@ def changed_one_by_one():
     return read_back(changes), np.array(true[: len(changes)])
 
 
+@pytest.mark.release
 def test_dual_variables_follow_from_changes_of_one_sample(monkeypatch, record):
     monkeypatch.setattr(HyfdcaParty, "_insist_on_proposed", lambda half, slots: None)
     found, true = changed_one_by_one()

@@ -75,6 +75,7 @@ def right(block, labels, sums):
     return int((best == labels).sum())
 
 
+@pytest.mark.release
 def test_a_model_of_few_samples_for_each_column_tells_all_labels(record):
     """Admitted: by a fifth as many columns as samples, which guards allow."""
     block, labels, _, weights = trained(30, 6, Terms())
@@ -83,6 +84,7 @@ def test_a_model_of_few_samples_for_each_column_tells_all_labels(record):
     record("73", "guarded", f"admitted: {len(labels)} of {len(labels)} labels, by 6 columns")
 
 
+@pytest.mark.release
 def test_a_gradient_would_tell_labels_that_the_model_does_not(monkeypatch, record):
     asked = {"second_moments": ("hessian",)}
     block, labels, found, weights = trained(30, 3, OPEN, **asked)

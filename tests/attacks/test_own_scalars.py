@@ -107,6 +107,7 @@ def test_losses_of_one_party_if_a_message_said_over_whom_a_sum_goes(again, recor
     record("26", "unguarded", f"p4's own losses at {len(told)} points, error {worst:.0e}")
 
 
+@pytest.mark.release
 def test_losses_of_one_party_if_it_could_be_asked_at_other_points(again, record, monkeypatch):
     forget_the_question(monkeypatch)
     told = np.concatenate([elsewhere(again, some) for some in np.split(POINTS, 10)])

@@ -16,6 +16,7 @@ N, TARGETS = 60, 3
 SETTINGS = Settings(lam=0.02, loss="logistic", solver="sealed", gap=1e-2)
 
 
+@pytest.mark.release
 def test_a_party_that_submits_runs_learns_labels_from_losses(tmp_path, record):
     """It has neither labels nor the model: its column is 1, but ±5 at one sample. Said, not met."""
     random = np.random.default_rng(9)

@@ -79,6 +79,7 @@ def of_one_run(terms, ledger):
     return cosine((usual * gram - 4 * hessian) / (usual - of_one))
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("attack", "why"),
     [

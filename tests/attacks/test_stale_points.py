@@ -43,6 +43,7 @@ def own_change():
     return scalars(told, "losses")[0] - before[0], true
 
 
+@pytest.mark.release
 def test_one_partys_change_of_losses_follows_from_stale_points(monkeypatch, record):
     monkeypatch.setattr(PointParty, "_insist_on_frozen", lambda point, iteration: None)
     found, true = own_change()

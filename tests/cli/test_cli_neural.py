@@ -353,6 +353,7 @@ def test_baselines_need_something_to_measure_with(weft, clinics):
 # ── demo and lists ────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.release
 def test_the_demo_compares_hyfem_with_three_rivals(weft, tmp_path):
     done = weft("neural", "demo", "--rounds", 1)
     assert done.code == 0, done.err

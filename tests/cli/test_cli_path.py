@@ -232,6 +232,7 @@ def test_progress_names_the_lambda_of_a_path(trained):
     assert progress_text(trained.result.history[0]).startswith("λ = 0.1 · iteration 1 · ")
 
 
+@pytest.mark.release
 @cover(
     ("folds", "task", "rows"),
     [(True, "regression", 3), (False, "classification", 1)],

@@ -228,7 +228,7 @@ def test_the_share_of_the_deviance_is_that_of_probabilities() -> None:
     [
         ({"solver": "hyfdca"}, "trains every class by itself.*use lbfgs or newton-cg"),
         ({"solver": "span-newton"}, "trains every class by itself"),
-        ({"privacy": "sealed"}, "logistic, squared and Poisson loss, not 'softmax'"),
+        ({"privacy": "sealed"}, "logistic, squared, Poisson and gamma loss, not 'softmax'"),
         ({"inference": "clustered"}, "inference = 'clustered' of a multinomial model is not made"),
         ({"when_missing": "hyfdca"}, "losses of one class"),
         ({"offset": "x00"}, "'x00' would be added to the scores of all classes alike"),

@@ -89,6 +89,7 @@ def test_the_same_seed_gives_the_same_trials(weft, hospitals, tmp_path):
     assert math.isnan(runs[0]["a"][0])
 
 
+@pytest.mark.release
 @pytest.mark.usefixtures("no_plot")
 def test_several_algorithms_diverging_trials_and_json(weft, hospitals, tmp_path):
     """Steps of 1e6 and more grow without end; each algorithm gets a config of its own."""

@@ -82,6 +82,7 @@ def test_three_classes_under_guards_are_those_of_statsmodels() -> None:
     assert wald.statistic == pytest.approx(test.statistic, rel=0.2)
 
 
+@pytest.mark.release
 def test_without_a_penalty_the_model_is_that_of_statsmodels() -> None:
     table = made(*wine())
     found = trained(by_site(table), terms=OPEN, lam=0.0, iterations=30)

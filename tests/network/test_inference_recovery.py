@@ -92,6 +92,7 @@ def run_with_faults(folder, held, keys, settings, how):
     return opened(outcome, reader, keys, RUN), transport, crashes
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("family", some_of(CASES, "poisson"))
 def test_standard_errors_of_a_run_with_deaths_are_those_of_one_process_to_the_bit(tmp_path, family):
     """Also where the last step to a fit without a penalty rests on their sums, and of classes."""

@@ -82,6 +82,7 @@ def run_with_faults(folder, chosen, sure):
     return outcome, network, transport, crashes
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     "changes", [{"begin": "own"}, *before_release({}, {"start": "own"})], ids=str
 )

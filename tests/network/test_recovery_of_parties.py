@@ -173,6 +173,7 @@ RUNS = {
 
 
 # HyFDCA alone: in processes of their own in test_processes.py.
+@pytest.mark.release
 @pytest.mark.parametrize("solver", some_of(RUNS, "auto"))
 def test_a_run_with_every_fault_equals_one_process_with_its_presence(solver, tmp_path):
     held, (settings, by_chance) = tiles(), RUNS[solver]

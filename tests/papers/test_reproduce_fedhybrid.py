@@ -17,6 +17,7 @@ from weft_papers.fedhybrid.study import Outcome, Study, fedh
 from weft_papers.fedhybrid.workbench import TrackedRun, Workbench
 
 
+@pytest.mark.release
 @pytest.mark.usefixtures("no_pictures")
 def test_quick_compares_all_methods_and_writes_what_it_found(weft, tmp_path):
     done = weft("reproduce", "fedhybrid", "--quick", "--out", "found")

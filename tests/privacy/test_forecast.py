@@ -6,6 +6,7 @@ from itertools import product
 
 import msgspec
 import numpy as np
+import pytest
 
 from covering import cover, every_value
 from weft.data import SPLITS, Split, Tile, load, pool
@@ -164,6 +165,7 @@ def test_what_has_no_limit_is_not_promised_one():
     assert forecast(hyfdca, classes=1, mean_square=1.0).most is None
 
 
+@pytest.mark.release
 def test_alternatives_can_all_be_run(patchwork):
     settings, _ = resolve(
         Settings(lam=1e-2, path=(1e-1, 0.5), folds=3, gap=1e-2, loss="logistic", solver="auto")

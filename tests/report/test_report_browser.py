@@ -317,6 +317,7 @@ return found;
 """
 
 
+@pytest.mark.release
 def test_every_text_stands_out_from_its_background(show, run):
     browser = show(run)
     try:

@@ -475,6 +475,7 @@ def test_other_folders_are_refused_in_one_sentence(weft, tmp_path):
     assert "not of a linear model" in other.err
 
 
+@pytest.mark.release
 def test_figures_for_papers_are_drawn_both_ways(weft, folder, tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "matplotlib.figure")
     outcome = weft("report", folder, "--out", tmp_path / "r.html", "--figures")
