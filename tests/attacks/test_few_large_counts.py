@@ -1,8 +1,11 @@
-"""How many samples have which large count, for readers of a sealed Poisson model: admitted.
+"""Few counts that are not as the others, for readers of a sealed Poisson model: admitted.
 
 Counts are 0 and 1 but for two samples. Readers have Σy, Σ log y! and the mean loss, and from the
 Hessian and its gradient Σ yz: so Σ y log y, to which counts of 0 and 1 add nothing, as they do to
 Σ log y!. Few ways to have counts above one fit two such sums.
+
+Where counts are all the same but for two, who has all columns knows all means: λN w = Xᵀ(y − μ)
+is the sum of two rows, and few pairs add up to it.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
+import pytest
 from scipy.special import gammaln, xlogy
 
 from weft.data.tile import Tile
@@ -55,3 +59,42 @@ def test_sums_of_counts_tell_of_two_samples_with_large_ones():
 
     ways = sorted(product(range(5), repeat=4), key=off)
     assert ways[0] == (1, 1, 0, 0)
+
+
+@pytest.mark.parametrize("loss", ["poisson", "gamma"])
+def test_a_model_tells_whose_counts_are_not_as_all_others(loss):
+    rows, lam = 600, 1e-2
+    rng = np.random.default_rng(0)
+    block = rng.uniform(-1.7, 1.7, size=(rows, 2))
+    rare = np.sort(rng.choice(rows, 2, replace=False))
+    labels = np.ones(rows)
+    labels[rare] = 2.0
+    ids = [f"i{n}" for n in range(rows)]
+    tiles = {
+        "reader": [Tile.make(ids, ["a", "b"], block)],
+        "labels": [Tile.make(ids, [], np.zeros((rows, 0)), labels)],
+    }
+    asked = Settings(
+        loss=loss,
+        lam=lam,
+        gap=1e-6,
+        iterations=40,
+        penalize_intercept=False,
+        solver="sealed",
+        second_moments=("hessian",),
+    )
+    how = Preprocessing(intercept=True, scaling="none")
+    trained = Federation(tiles, how, terms=TERMS).train(asked)
+    # Such labels have few digits, fewer than a gradient.
+    assert trained.second_moments.hessian is not None
+    assert trained.second_moments.gradient is None
+    weights = np.append(trained.model.coef[0], trained.model.intercept[0])
+    x = np.column_stack([block, np.ones(rows)])
+    means, held = np.exp(x @ weights), rows * lam * np.append(weights[:2], 0.0)
+    # What a sample adds if its label is two, and what all have to add up to.
+    adds, told = x, x.T @ (means - 1) + held
+    if loss == "gamma":
+        adds, told = x / means[:, None], x.T @ (1 - 1 / means) + held
+    one, other = np.triu_indices(rows, 1)
+    best = np.abs(adds[one] + adds[other] - told).max(axis=1).argmin()
+    assert [one[best], other[best]] == rare.tolist()

@@ -126,6 +126,10 @@ def test_large_columns_and_rare_classes_take_more_samples():
     # log₂ of how many ways there are, to a few digits.
     assert label_digits(labels, 2) == pytest.approx(math.log2(math.comb(480, 24)), rel=0.04)
     assert label_digits(labels[:0], 2) == math.inf
+    # Counts and amounts that are nearly all the same have few as well.
+    alike = np.where(np.arange(480) < 24, 7.5, 1.0)[:, None]
+    assert label_digits(alike, 2) == label_digits(labels, 2)
+    assert label_digits(np.arange(480.0)[:, None], 2) == pytest.approx(480 * math.log2(480))
 
 
 @pytest.mark.parametrize("objects", ["labels", "reader"])

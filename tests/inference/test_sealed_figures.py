@@ -92,6 +92,9 @@ def test_sealed_figures_are_those_of_statsmodels(name: str, how: str) -> None:
     assert found.summary is not None, found.why_not
     # Of a gamma model what is expected of the Hessian is told, which proves nothing.
     assert_same(found.summary, table, FIGURES[name], digits=1e-4, proved=name != "gamma")
+    if name == "gamma":
+        assert found.summary.last_step < 1e-3
+        assert "one more step from the model moves no estimate" in str(found.summary)
     if name == "poisson":
         measures = found.summary.measures
         assert None not in (measures.null_deviance, measures.log_likelihood, measures.aic)
@@ -106,6 +109,18 @@ def test_sealed_figures_are_those_of_statsmodels(name: str, how: str) -> None:
         # Where three hold a cell, more rounding is allowed for than there is: see `shared_cells`.
         proved = 2e-2 if name != "credit" else 4e-3 if how == "overlapping" else 3e-3
         assert (found.summary.distance < proved * found.summary.errors).all()
+
+
+@pytest.mark.parametrize("rows", [1000, 200])
+def test_a_model_that_is_not_near_its_optimum_has_no_standard_errors(rows: int) -> None:
+    """Of a gamma model nothing is proved; 200 samples are too few for a gradient."""
+    few = table_of(*synthetic("gamma", rows), ["a", "b", "c"], classes=False)
+    asked = {"solver": "auto", "mode": "sealed", "lam": 1e-7, "gap": 1e-9, "iterations": 2}
+    trained = fitted(cut(few, "columns"), "gamma", terms=OPEN, **asked)
+    assert trained.inference.summary is None
+    said = "one more step moves" if rows == 1000 else "without a gradient it is not shown"
+    assert said in trained.inference.why_not
+    assert any("sealed: ended with a certified gap" in note for note in trained.result.notes)
 
 
 @pytest.mark.release

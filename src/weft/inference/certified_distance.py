@@ -73,6 +73,26 @@ def certify(fit: FitStatistics) -> Certified:
     return Certified(fit.coef - moved, np.minimum(proved.after, found + np.abs(moved)), float(gap))
 
 
+def last_step(fit: FitStatistics) -> Floats | None:
+    """How far one more step moves each coefficient, in the units of the table; None: not known.
+
+    Of an expected Hessian, which proves nothing, it is how near the optimum is: where no slope is
+    known, it is the longest step that the slope's length allows.
+    """
+    if fit.proved is not None:
+        # Its slopes are those before a step that was made.
+        return None
+    step = _newton(fit)
+    if step is not None:
+        moved: Floats = np.abs(fit.to_raw @ step)
+        return moved
+    if not fit.expected:
+        return None
+    held = (fit.curvature + np.diag(fit.penalty)) / fit.samples
+    longest: Floats = fit.steepest * np.linalg.norm(np.linalg.solve(held, fit.to_raw.T), axis=0)
+    return longest
+
+
 def _newton(fit: FitStatistics) -> Floats | None:
     """J⁻¹∇P, in units of training; None: no slope is known."""
     slope = slope_of(fit)

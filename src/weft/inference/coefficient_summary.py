@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from weft.array_types import Floats
 from weft.crypto.secret_bytes import StaysHere
 from weft.errors import ConfigError, DataError
-from weft.inference.certified_distance import certify
+from weft.inference.certified_distance import certify, last_step
 from weft.inference.covariance import covariance, inflation
 from weft.inference.fit_measures import FitMeasures, measure
 from weft.inference.fit_statistics import FitStatistics
-from weft.inference.identifiability import refuse_unidentified
+from weft.inference.identifiability import refuse_unfinished, refuse_unidentified
 from weft.inference.model_tests import (
     FittedLoss,
     SignificanceTest,
@@ -80,6 +80,9 @@ class Summary:
         λ of the fit: standard errors are those of the penalised estimate.
     reference
         Of several classes, the one that coefficients of all others are against.
+    last_step
+        How far one more step from the model moves a coefficient at most, in standard errors; None:
+        not known.
     """
 
     names: NDArray[np.object_]
@@ -101,6 +104,7 @@ class Summary:
     measures: FitMeasures
     fitted: FittedLoss | None
     reference: str | None = None
+    last_step: float | None = None
     _kept: _Kept | None = None
 
     @classmethod
@@ -117,7 +121,8 @@ class Summary:
                 "hold all columns"
             )
         errors = np.sqrt(np.maximum(np.diag(found), 0.0))
-        proof = certify(fit)
+        proof, step = certify(fit), last_step(fit)
+        refuse_unfinished(fit, errors, proof.distances, step)
         unknown = np.full(len(errors), np.nan)
         empty = cls(
             names=fit.names,
@@ -139,6 +144,7 @@ class Summary:
             measures=measures,
             fitted=_fitted(fit, measures, proof.gap),
             reference=fit.reference,
+            last_step=None if step is None else float((step / errors).max()),
             _kept=_Kept(found, fit.column_names),
         )
         return empty.at(level)

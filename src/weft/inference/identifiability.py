@@ -1,10 +1,12 @@
-"""Which fits have no standard errors: columns that say the same, and coefficients that run away."""
+"""Which fits have no standard errors: columns that say the same, coefficients that run away, and
+models that are not near their optimum."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.array_types import Floats
 from weft.errors import DataError
 from weft.inference.fit_statistics import FitStatistics
 
@@ -15,12 +17,48 @@ _NOTHING_OF_ITS_OWN = 1e-9
 _TIMES_ROUNDING = 400.0
 #: Parts of a combination below this share of the largest are not named.
 _NAMED = 0.05
+#: One more step moves no coefficient of a model that is near its optimum by more standard errors.
+_NEAR = 0.05
 
 
 def refuse_unidentified(fit: FitStatistics) -> None:
     """Refuse collinear columns and outcomes that are separated, by name."""
     refuse_collinear(fit)
     _refuse_separated(fit)
+
+
+def refuse_unfinished(
+    fit: FitStatistics, errors: Floats, distances: Floats, step: Floats | None
+) -> None:
+    """Refuse a sealed model from which one more step is long, and that is not proved to be near.
+
+    A sealed run may end anywhere: by its iterations, or where scores leave what series reach.
+
+    Parameters
+    ----------
+    distances
+        How far coefficients are from the optimum, at most, as it is proved.
+    step
+        See `last_step`.
+    """
+    if fit.totals is not None or step is None or (distances <= _NEAR * errors).all():
+        return
+    shares = step / errors
+    worst = int(shares.argmax())
+    if shares[worst] <= _NEAR:
+        return
+    named, much = fit.names[worst], f"{float(shares[worst]):.2g} of its standard errors"
+    if fit.slopes is None:
+        raise DataError(
+            f"there are no standard errors: without a gradient it is not shown that '{named}' is "
+            f"nearer to the optimum than {much}; give the run more iterations, have 96 samples for "
+            "each column, or train with mode = 'sums'"
+        )
+    raise DataError(
+        f"there are no standard errors: the run ended where one more step moves '{named}' by "
+        f"{much}, which is not near the optimum; give it more iterations or a larger lambda, or "
+        "train with mode = 'sums'"
+    )
 
 
 def refuse_collinear(fit: FitStatistics) -> None:

@@ -123,6 +123,11 @@ def _notes(summary: Summary) -> list[str]:
         lines.append(
             "certified ±: for some estimates nothing is proved yet; train to a smaller gap"
         )
+        if summary.last_step is not None:
+            lines.append(
+                "one more step from the model moves no estimate by more than "
+                f"{summary.last_step:.1e} standard errors"
+            )
     lost = len(summary.names) - summary.measures.coefficients
     if lost > 0.01:
         lines.append(

@@ -152,6 +152,7 @@ class _Run:
         level = 0 if self._squared else self._guard.level
         self._exchange.moments(settings, chosen.number, released, level)
         result.notes.append(self._widths_in_words())
+        self._note_end(chosen.certificate.gap)
         return result
 
     def _begin(self) -> None:
@@ -344,6 +345,20 @@ class _Run:
         self.result.history.append(record)
         if self._progress is not None:
             self._progress(record)
+
+    def _note_end(self, gap: float) -> None:
+        """Say why a run with standard errors ended before it was certified as it was asked to be.
+
+        Of several λ the last one's reason is not that of the chosen one.
+        """
+        settings = self._settings
+        if settings.inference == "none" or len(settings.lambdas) > 1 or settings.gap is None:
+            return
+        if gap > settings.gap:
+            self.result.notes.append(
+                f"sealed: ended with a certified gap of {gap:.1e}, {settings.gap:g} was asked for: "
+                f"{self.result.stopped}"
+            )
 
     def _widths_in_words(self) -> str:
         widths = self._exchange.errors.widths

@@ -198,19 +198,28 @@ class CurvatureShares(SealedParty):
         """By how much slopes are larger than where samples weigh one, and counts are about one."""
         return self._most_weight if self._means is None else self._means.noise_scale
 
+    @property
+    def _own_values(self) -> Floats:
+        """(rows × problems) labels of which some may be rare: classes, counts or amounts."""
+        if self._gamma:
+            return self._log_responses[:, None]
+        return self._labels if self._responses else np.where(self._labels > 0, 1.0, -1.0)
+
     def _tells_gradient(self, problems: int) -> bool:
         """Whether it lets readers have a gradient, which tells of labels."""
         samples, largest = self._view.n_samples, self._largest_column
+        own = math.inf
+        if self._context.min_batch > 1:
+            own = label_digits(self._own_values, self._view.label_parties)
         if self._gamma:
             # An amount has more digits than a label of two classes; half of one is counted.
-            return tells_gradient(self._whole, samples, problems, 0.5, largest=largest)
+            return tells_gradient(self._whole, samples, problems, 0.5, largest=largest, own=own)
         if self._means is None:
-            own = math.inf
-            if self._context.min_batch > 1:
-                own = label_digits(self._labels, self._view.label_parties)
             return tells_gradient(self._whole, samples, problems, largest=largest, own=own)
         # Elsewhere nobody knows how large counts are, and the smaller, the fewer digits they have.
         known = self._constant >= 0 and self._whole.n_rows == samples
         known = known and not self._view.left_out.any()
         digits = self._means.label_digits
-        return known and tells_gradient(self._whole, samples, problems, digits, largest=largest)
+        return known and tells_gradient(
+            self._whole, samples, problems, digits, largest=largest, own=own
+        )

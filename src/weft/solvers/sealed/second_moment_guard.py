@@ -292,14 +292,16 @@ def column_size(view: PartyView, cells: Floats) -> float:
 
 
 def label_digits(labels: Floats, holders: int) -> float:
-    """Binary digits of (rows × problems) labels ±1, which a rare class makes fewer.
+    """Binary digits of (rows × problems) labels, of which most being alike makes fewer.
 
-    Half of them where nobody else has any, who would have as many.
+    By how often each value is there: a class, a count or an amount. Half of them where nobody else
+    has any, who would have as many.
     """
     if not len(labels):
         return math.inf
-    shares = (labels > 0).mean(axis=0)
-    each = float((entr(shares) + entr(1.0 - shares)).max(initial=0.0)) / math.log(2.0)
+    counts = [np.unique(column, return_counts=True)[1] for column in labels.T]
+    most = max((float(entr(many / len(labels)).sum()) for many in counts), default=0.0)
+    each = most / math.log(2.0)
     return len(labels) * each / (2.0 if holders == 1 else 1.0)
 
 
