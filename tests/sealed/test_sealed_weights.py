@@ -216,7 +216,7 @@ def test_one_who_alone_has_labels_tells_no_sizes_of_classes():
 @pytest.mark.parametrize("how", ["vertical", "grid"])
 def test_standard_errors_are_those_of_weighted_least_squares(how):
     """The judge is the closed form, which var_weights of statsmodels have too."""
-    block, labels, counts = data("squared", rows=200)
+    block, labels, counts = data("squared", rows=300)
     how = CUTS[how]
     _, trained = train(
         tiles_of(block, labels, counts, how), "squared", inference="model", lam=1e-7, gap=1e-5,
