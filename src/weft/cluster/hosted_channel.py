@@ -9,6 +9,7 @@ from weft.cluster.party_host import Answers, Letter
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.federation.party import Party
 from weft.protocol import (
+    Channel,
     Failure,
     LocalChannel,
     Message,
@@ -68,6 +69,10 @@ class HostedChannel(LocalChannel):
     ) -> None:
         super().__init__(dict.fromkeys(host_of, _elsewhere), timeout=timeout, record=record)
         self._hosts, self._host_of = hosts, dict(host_of)
+
+    def pause(self, seconds: float) -> None:
+        """Wait: a host that was late may answer again."""
+        Channel.pause(self, seconds)
 
     def exchange(self, requests: Sequence[Request[Any, Any]]) -> list[Replies[Any]]:
         letters: dict[int, Letter] = {}

@@ -222,10 +222,19 @@ class LocalChannel(Channel):
             self._handlers = {name: _through_bytes(call) for name, call in handlers.items()}
         self._timeout = timeout
         self.transcript, self._sink = sink_of(record)
+        self._skipped = 0.0
 
     @property
     def parties(self) -> tuple[str, ...]:
         return tuple(self._handlers)
+
+    @property
+    def elapsed(self) -> float:
+        return super().elapsed + self._skipped
+
+    def pause(self, seconds: float) -> None:
+        """Pass over some time without waiting: parties in this process are not back the sooner."""
+        self._skipped += max(0.0, seconds)
 
     def exchange(self, requests: Sequence[Request[Any, Any]]) -> list[Replies[Any]]:
         gone: dict[str, Failure] = {}
