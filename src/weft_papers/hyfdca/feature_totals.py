@@ -92,6 +92,31 @@ class FeatureTotals:
 
 
 @numba.njit(cache=True)
+def _add_column(
+    r: int,
+    own: Any,
+    scale: float,
+    limit: float,
+    sent: Any,
+    columns: Any,
+    totals: Any,
+    changed: Any,
+    now: int,
+) -> bool:
+    for c in range(sent.shape[1]):
+        scaled = np.rint(own[r, c] * scale)
+        # Written so that NaN fails too.
+        if not (abs(scaled) <= limit):
+            return False
+        difference = np.int64(scaled) - sent[r, c]
+        if difference != 0:
+            totals[columns[r], c] += difference
+            sent[r, c] += difference
+            changed[columns[r]] = now
+    return True
+
+
+@numba.njit(cache=True)
 def _add_all(
     own: Any,
     scale: float,
@@ -103,16 +128,8 @@ def _add_all(
     now: int,
 ) -> bool:
     for r in range(columns.shape[0]):
-        for c in range(sent.shape[1]):
-            scaled = np.rint(own[r, c] * scale)
-            # Written so that NaN fails too.
-            if not (abs(scaled) <= limit):
-                return False
-            difference = np.int64(scaled) - sent[r, c]
-            if difference != 0:
-                totals[columns[r], c] += difference
-                sent[r, c] += difference
-                changed[columns[r]] = now
+        if not _add_column(r, own, scale, limit, sent, columns, totals, changed, now):
+            return False
     return True
 
 
@@ -140,15 +157,8 @@ def _add_rows(
             r = of_entry[at]
             if r >= shared:
                 continue
-            for c in range(sent.shape[1]):
-                scaled = np.rint(own[r, c] * scale)
-                if not (abs(scaled) <= limit):
-                    return False
-                difference = np.int64(scaled) - sent[r, c]
-                if difference != 0:
-                    totals[columns[r], c] += difference
-                    sent[r, c] += difference
-                    changed[columns[r]] = now
+            if not _add_column(r, own, scale, limit, sent, columns, totals, changed, now):
+                return False
     return True
 
 
