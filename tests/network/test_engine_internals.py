@@ -10,7 +10,11 @@ from time import monotonic, sleep
 import pytest
 from nvflare.fuel.f3.streaming.byte_receiver import RxTask
 
-from weft.network.engine.engine_internals import INTERNALS, forget_messages_by_one_thread
+from weft.network.engine.engine_internals import (
+    INTERNALS,
+    forget_messages_by_one_thread,
+    growing_pauses,
+)
 from weft.network.engine.shared_timer import SharedTimer
 
 #: The version that these are of, and the beginning of the hash of each source.
@@ -23,6 +27,7 @@ KNOWN = {
     "JobRunner._fire_job_lifecycle_event": "07780eaba63b",
     "JobRunner.update_abnormal_finished_jobs": "d4f52f9cd1a3",
     "MainProcessMonitor._start_shutdown": "81af0112cd25",
+    "main": "21d6cd8bb8b2",
     "ConnManager.start_connector_task": "6e91947fa9a2",
     "CoreCell.__init__": "a00fa0f096f2",
     "CoreCell.broadcast_multi_requests": "91475d69c56c",
@@ -93,6 +98,17 @@ def test_messages_that_came_in_take_one_thread_together(monkeypatch):
         RxTask._schedule_remove_task(message)
     assert threading.active_count() == before + 1
     assert all(message.removed.wait(5.0) for message in messages)
+
+
+def test_pauses_of_a_client_that_connects_grow_to_those_of_the_engine():
+    slept = []
+    pause = growing_pauses(slept.append)
+    for _ in range(20):
+        pause(1.0)
+    assert slept[0] < 0.05
+    assert sum(slept[:4]) < 0.5
+    # Else it would look again and again for as long as it runs.
+    assert slept[-5:] == [1.0] * 5
 
 
 def test_later_calls_are_made_in_order_of_time_and_not_when_cancelled():

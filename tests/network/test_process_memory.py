@@ -1,5 +1,7 @@
 """What long-lived processes load and keep while nothing happens."""
 
+import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -10,7 +12,7 @@ from contextlib import suppress
 from kitted import kit_of
 
 from weft.crypto.keys import new_keys
-from weft.network.engine import process_memory
+from weft.network.engine import process_memory, serve_and_join
 
 #: Libraries and rooms that only a run, or a site with its tables, needs.
 _OF_RUNS = ("numba", "llvmlite", "pandas", "pyarrow", "scipy", "sklearn", "tenseal", "torch",
@@ -46,26 +48,27 @@ except SystemExit as ended:
 
 
 def loaded(program, *arguments):
-    """MB and modules of a new process that has run a program.
+    """MB and modules of a new process that has run a program, and its limit for core dumps.
 
     Without pages of files: how many of these are in memory depends on how the kernel keeps them.
     """
     say = (
-        "import psutil, sys\nused = psutil.Process().memory_info()\n"
+        "import psutil, resource, sys\nused = psutil.Process().memory_info()\n"
+        "print(max(resource.getrlimit(resource.RLIMIT_CORE)))\n"
         "print((used.rss - used.shared) // 10**6, *sys.modules)"
     )
-    said = subprocess.run(
+    *_, core, said = subprocess.run(
         [sys.executable, "-c", program + say, *map(str, arguments)],
         capture_output=True,
         text=True,
         check=True,
-    ).stdout
-    megabytes, *modules = said.splitlines()[-1].split()
-    return int(megabytes), {*modules}
+    ).stdout.splitlines()
+    megabytes, *modules = said.split()
+    return int(megabytes), {*modules}, int(core)
 
 
 def test_a_coordinator_that_waits_for_runs_loads_nothing_that_only_runs_need():
-    megabytes, modules = loaded(_COORDINATOR)
+    megabytes, modules, _ = loaded(_COORDINATOR)
     assert not modules & {*_OF_RUNS}
     assert megabytes <= _MOST
 
@@ -77,10 +80,31 @@ def test_a_site_that_waits_for_runs_loads_nothing_that_only_runs_need(place, tmp
     new_keys(tmp_path / "keys", ["north", "south"])
     told = {"--data": tmp_path / "table.csv", "--id": "id", "--label": "y"}
     named = [word for pair in {**told, "--keys": tmp_path / "keys"}.items() for word in pair]
-    megabytes, modules = loaded(_SITE, "join", kit, *named)
+    megabytes, modules, core = loaded(_SITE, "join", kit, *named)
     assert "weft.network.secure_session" in modules
     assert not modules & {*_OF_RUNS} - {"weft.data"}
     assert megabytes <= _MOST_OF_SITE
+    assert core == 0
+
+
+def test_a_coordinator_that_crashes_leaves_no_copy_of_its_memory_on_disk(monkeypatch):
+    """Nor do the processes of its runs, which have its limits."""
+    told, tell = os.pipe()
+    pid = os.fork()
+    if not pid:
+
+        def say(_):
+            limits = resource.getrlimit(resource.RLIMIT_CORE)
+            os.write(tell, b"none" if limits == (0, 0) else b"some")
+            os._exit(0)
+
+        monkeypatch.setattr(serve_and_join, "check_port_free", say)
+        serve_and_join.serve(None, None)
+        os._exit(1)
+    os.close(tell)
+    assert os.read(told, 4) == b"none"
+    os.close(told)
+    os.waitpid(pid, 0)
 
 
 class Circle:

@@ -6,6 +6,7 @@ import socket
 import struct
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -14,7 +15,15 @@ import psutil
 import pytest
 
 from weft.network.engine import site_worker
-from weft.network.engine.letter_frames import FIRST, Frame, Opening, receive_frame, send_frame
+from weft.network.engine.letter_frames import (
+    FIRST,
+    MOST_LETTERS,
+    MOST_PINGS,
+    Frame,
+    Opening,
+    receive_frame,
+    send_frame,
+)
 from weft.network.engine.nursery import Nursery
 from weft.network.engine.site_process import SiteProcess
 from weft.network.envelope import Failed, Ping, Pong, decode_reply, encode
@@ -123,6 +132,41 @@ def test_pings_are_answered_while_a_process_begins(tmp_path):
         os.write(tell, b".")
     os.close(told)
     os.close(tell)
+
+
+def test_pings_are_answered_where_more_letters_come_than_a_site_works_on(tmp_path, monkeypatch):
+    """The others are refused with a sentence, and taken again when some are answered."""
+    monkeypatch.setattr("weft.network.engine.site_process.MOST_LETTERS", 3)
+    monkeypatch.setattr("weft.network.engine.site_process.MOST_PINGS", 1)
+    told, tell = os.pipe()
+
+    def hold(letter):
+        if letter == b"hold":
+            os.read(told, 1)
+        return letter
+
+    def work(connection):
+        site_worker._say(connection, Opening())
+        site_worker._answer_all(connection, SimpleNamespace(answer=hold), None)
+
+    with opened(tmp_path, work) as site, ThreadPoolExecutor() as threads:
+        assert site.start().result().wrong == ""
+        held = [threads.submit(site.answer, b"hold") for _ in range(3)]
+        wait_for(lambda: len(site._working._waiting) == 3)
+        full = decode_reply(site.answer(b"a"))
+        assert full.kind == "failed"
+        assert "more letters at once" in full.reason
+        ping = encode(Ping("r"))
+        assert site.answer(ping) == ping
+        os.write(tell, b"...")
+        assert [reply.result(LONG) for reply in held] == [b"hold"] * 3
+        assert site.answer(b"a") == b"a"
+    os.close(told)
+    os.close(tell)
+
+
+def test_no_letter_that_is_taken_waits_for_a_thread():
+    assert site_worker._THREADS > MOST_LETTERS + MOST_PINGS
 
 
 @pytest.mark.parametrize("kind", ["refused", "failed"])

@@ -12,6 +12,7 @@ of the server, the submitter an admin session. Nothing else of Weft but the kits
 - `engine_internals`: all that is changed inside the engine, of which it promises nothing
   (`shared_timer` belongs to it);
 - `process_memory`: keeps long-lived processes from growing;
+- `process_secrets`: keeps what they have in memory from the disk;
 - `startup_checks`: checks of port, coordinator and certificate before the engine starts;
 - `serve_and_join`: ``weft serve`` and ``weft join`` in the foreground;
 - `site_process`: a site whose work is done in another process, `site_worker`, that `nursery`
@@ -44,3 +45,10 @@ def require_engine() -> None:
     """
     check_engine()
     import_module("nvflare")
+
+
+def require_client() -> None:
+    """Load the engine with all that connects a site, or refuse if it is not installed."""
+    require_engine()
+    for name in ("nvflare.private.fed.app.client.client_train", f"{__name__}.client_party"):
+        import_module(name)

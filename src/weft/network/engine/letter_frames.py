@@ -17,6 +17,9 @@ from weft.network.envelope import Failed, encode
 _HEAD = struct.Struct("<?QQ")
 #: The number of what a new process says first: an `Opening`.
 FIRST = 0
+#: Letters that a site works on at the same time, most of which wait for another one of their run;
+#: and how many questions what has become of a run it takes beyond that.
+MOST_LETTERS, MOST_PINGS = 100, 10
 
 
 class Frame(NamedTuple):

@@ -30,6 +30,7 @@ from weft.network.engine.process_memory import (
     return_large_blocks,
     share_pools,
 )
+from weft.network.engine.process_secrets import write_no_core
 from weft.network.engine.startup_checks import check_port_free, wait_for_coordinator
 from weft.network.event_lines import LogStyle
 from weft.network.kits.engine_settings import HEARTBEAT
@@ -64,6 +65,7 @@ def serve(kit: Kit, settings: ServeSettings) -> NoReturn:
 
     from weft.network.engine.engine_internals import forget_messages_by_one_thread
 
+    write_no_core()
     check_port_free(kit)
     share_pools()
     return_large_blocks()
@@ -133,6 +135,7 @@ def join(
 
     from weft.network.engine.client_party import PartyComponent
     from weft.network.engine.engine_internals import (
+        connect_soon,
         forget_messages_by_one_thread,
         open_no_local_port,
         reconnect_soon,
@@ -142,6 +145,7 @@ def join(
     kit.prepare()
     share_pools()
     return_large_blocks()
+    connect_soon()
     reconnect_soon()
     open_no_local_port()
     forget_messages_by_one_thread()

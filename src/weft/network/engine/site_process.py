@@ -24,15 +24,18 @@ from time import monotonic
 import msgspec
 
 from weft.errors import ProtocolError
-from weft.network.engine import require_engine
+from weft.network.engine import require_client
 from weft.network.engine.letter_frames import (
     FIRST,
+    MOST_LETTERS,
+    MOST_PINGS,
     Frame,
     Opening,
     receive_frame,
     send_frame,
 )
 from weft.network.engine.nursery import Nursery
+from weft.network.engine.process_secrets import write_no_core
 from weft.network.engine.site_worker import work_for_site
 from weft.network.envelope import Failed, Ping, Pong, decode_envelope, encode
 from weft.network.join_settings import JoinSettings
@@ -50,6 +53,7 @@ _IDLE, _IDLE_IN_RUN = 300.0, 900.0
 _LOOK, _LEDGER = 1.0, 5.0
 _STARTING = "starts its process for runs and reads its tables"
 _BROKE = "lost its process for runs; its own log says more"
+_FULL = "has more letters at once than it works on; ask again when it has answered some"
 
 
 def open_apart(
@@ -60,12 +64,13 @@ def open_apart(
     ``tell`` hears how its tables were read. None if it cannot be opened, or if this system has no
     such processes: then `weft.network.open_site.open_site` says what is wrong, or opens it here.
     """
+    write_no_core()
     if not hasattr(os, "fork"):  # pragma: no cover - Windows has none.
         return None
     site = SiteProcess(Nursery(partial(work_for_site, settings=settings, kit=kit)), kit.home)
     # It loads what it needs meanwhile, and is small without the engine.
     working = site.start()
-    require_engine()
+    require_client()
     opening = working.result()
     if opening is None or opening.wrong:
         site.close()
@@ -118,6 +123,8 @@ class SiteProcess:
                 os._exit(2)
             if not working.opening.done() and _is_ping(envelope):
                 return encode(Pong(False, _STARTING))
+            if not working.has_room(envelope):
+                return encode(Failed("failed", _FULL))
             number, reply = working.expect()
         working.send(Frame(number, envelope))
         return reply.result()
@@ -205,6 +212,14 @@ class _WorkingProcess:
         with self._change:
             busy = not self.opening.done() or any(letter for _, letter in self._waiting.values())
             return 0.0 if busy else monotonic() - self._asked
+
+    def has_room(self, envelope: bytes) -> bool:
+        """Whether it takes one more letter, so that none has to wait for a thread."""
+        with self._change:
+            letters = sum(letter for _, letter in self._waiting.values())
+        if letters < MOST_LETTERS:
+            return True
+        return letters < MOST_LETTERS + MOST_PINGS and _is_ping(envelope)
 
     def expect(self, *, letter: bool = True) -> tuple[int, Future[bytes]]:
         """The number of what it will be asked, and where its reply will be."""

@@ -14,6 +14,8 @@ import msgspec
 from weft.errors import DataError, WeftError
 from weft.network.engine.letter_frames import (
     FIRST,
+    MOST_LETTERS,
+    MOST_PINGS,
     Frame,
     Opening,
     receive_frame,
@@ -30,8 +32,8 @@ if TYPE_CHECKING:
     from weft.network.kits.open_kit import Kit
     from weft.network.site_endpoint import Site
 
-#: Letters at the same time, of which most wait for another one of their run.
-_THREADS = 100
+#: One for every letter that comes, so that none waits for others, and one for the owner.
+_THREADS = MOST_LETTERS + MOST_PINGS + 1
 
 
 def work_for_site(connection: socket.socket, settings: JoinSettings, kit: Kit) -> None:
