@@ -29,15 +29,15 @@ from rich.table import Table as Grid
 from harness import Report
 from harness.matched import MatchedParties
 from harness.splits import DataSets
-from weft.crypto.ciphers.cipher_inputs_outputs import Incoming, Outgoing
+from weft.crypto.ciphers.cipher_arguments_and_results import Incoming, Outgoing
 from weft.data import Split, Tile
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.preprocessing_settings import ONE_TABLE
 from weft.protocol.metering import EncryptionCost
 from weft.solvers.base import Record
 from weft.solvers.settings import Settings
-from weft.sums.coordinator_totals import RunningTotals
-from weft.sums.messages import FeatureSumReply, MomentsRequest
+from weft.sums.coordinator_totals import IncrementTotals
+from weft.sums.scaling_and_certificate_messages import FeatureSumReply, MomentsRequest
 from weft.sums.shared_slot_layout import Layout
 
 Integers = NDArray[np.int64]
@@ -106,7 +106,7 @@ def measure(cipher: str, count: int, rounds: int) -> Figures:
     }
     made = MatchedParties(tiles, cipher, separate=True)
     adder, ciphers, holdings = made.adder, made.ciphers, made.holdings
-    totals = RunningTotals("v", Layout(holdings.columns, holdings.parties), 1, adder)
+    totals = IncrementTotals("v", Layout(holdings.columns, holdings.parties), 1, adder)
     values, laps, size = some_values(count), Laps(), 0
     last = 0
     for number in range(rounds):

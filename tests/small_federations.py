@@ -9,7 +9,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from weft.crypto.ciphers.cipher_inputs_outputs import Incoming
+from weft.crypto.ciphers.cipher_arguments_and_results import Incoming
 from weft.data import Split, Table, Tile, pool
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.messages import START, ReleaseRequest, StartRequest
@@ -21,7 +21,7 @@ from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.hyfdca import coordinator as hyfdca
 from weft.solvers.settings import Settings
 from weft.sums.masked_maxima import units_above
-from weft.sums.messages import SIZE
+from weft.sums.scaling_and_certificate_messages import SIZE
 
 
 def make_table(n=44, m=7, classes=2, seed=0, sparse=0.0):

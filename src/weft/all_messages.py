@@ -16,7 +16,7 @@ import weft.solvers.hyfdca.messages
 import weft.solvers.rounds.messages
 import weft.solvers.sealed.messages
 import weft.solvers.subspace.messages
-import weft.sums.messages
+import weft.sums.scaling_and_certificate_messages
 from weft.plugins import Registry
 from weft.protocol.request_reply import declared_phases
 
@@ -32,7 +32,7 @@ _OWN = (
     weft.solvers.rounds.messages,
     weft.solvers.sealed.messages,
     weft.solvers.subspace.messages,
-    weft.sums.messages,
+    weft.sums.scaling_and_certificate_messages,
 )
 _ALL: Registry[ModuleType] = Registry(
     "messages",

@@ -18,8 +18,8 @@ from weft.federation.local_federation import Preprocessing
 from weft.guards import Terms
 from weft.solvers.settings import Settings
 from weft.sums.masked_maxima import LargestParty, keys_of, reached, values_of
-from weft.sums.messages import DigitReply
 from weft.sums.scalar_sums import pack_scalars
+from weft.sums.scaling_and_certificate_messages import DigitReply
 
 LOWEST, HIGHEST = 1 << 63, (1 << 63) + (0x7FF << 52)
 AGAIN = "asks for a digit of the largest value again, or too early"

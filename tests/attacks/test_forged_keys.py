@@ -21,7 +21,7 @@ from weft.crypto import participant_list as participants_module
 from weft.crypto import run_participants
 from weft.crypto.ciphers.bfv_scheme import BfvSecret
 from weft.crypto.ciphers.block_format import read_block, words_of
-from weft.crypto.ciphers.cipher_inputs_outputs import Outgoing
+from weft.crypto.ciphers.cipher_arguments_and_results import Outgoing
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.pair_secrets import PairSecrets
 from weft.crypto.participant_list import read_participants

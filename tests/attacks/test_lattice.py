@@ -16,7 +16,7 @@ from scene import by_rows, run, table_of
 from weft.crypto.ciphers.bfv_scheme import BfvSecret
 from weft.crypto.ciphers.block_format import read_block
 from weft.crypto.ciphers.chunk_layout import CHECKS, MODULUS
-from weft.crypto.ciphers.cipher_inputs_outputs import Outgoing
+from weft.crypto.ciphers.cipher_arguments_and_results import Outgoing
 from weft.crypto.ciphers.homomorphic_ciphers import BfvCipher
 from weft.crypto.ciphers.seal_library import SLOTS
 from weft.crypto.pads.pad_streams import Streams

@@ -15,7 +15,7 @@ from scene import by_rows, table_of
 
 from interposed import body_at
 from weft.crypto.ciphers.block_format import Carried
-from weft.crypto.ciphers.cipher_inputs_outputs import Incoming, Outgoing
+from weft.crypto.ciphers.cipher_arguments_and_results import Incoming, Outgoing
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.pads.pad_streams import Streams

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.crypto.ciphers.block_format import ID_BITS
-from weft.crypto.ciphers.contribution_masks import SumMasks
+from weft.crypto.ciphers.contribution_masks import ContributionMasks
 from weft.crypto.pads.mask_ring import MaskRing
 
 #: No pad id is newer.
@@ -14,13 +14,13 @@ NEWEST = int(ID_BITS)
 
 def without_masks(monkeypatch) -> None:
     """Nobody shares masks with anybody."""
-    ring = SumMasks.ring
+    ring = ContributionMasks.ring
 
     def none(self, *question):
         found = ring(self, *question)
         return MaskRing(found.context, found.seeds, np.zeros_like(found.signs))
 
-    monkeypatch.setattr(SumMasks, "ring", none)
+    monkeypatch.setattr(ContributionMasks, "ring", none)
 
 
 def whatever_was_asked(monkeypatch) -> None:

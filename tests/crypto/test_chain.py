@@ -24,7 +24,7 @@ from weft.data import SPLITS, Table, Tile
 from weft.federation.local_federation import Federation
 from weft.protocol.shared_fields import PadLinks, SumRequest
 from weft.solvers.settings import Settings
-from weft.sums.coordinator_totals import RunningTotals
+from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.party_contribution import Contribution, Wire
 from weft.sums.posted_values import LatestValues, Proposals
 from weft.sums.shared_slot_layout import Layout
@@ -225,7 +225,7 @@ def running_sums(cipher, kind, windows, width, steps):
     """Increments to a running total; after each request everybody reads it."""
     here = world(cipher)
     layout = here.columns if kind == "v" else here.rows
-    totals = RunningTotals(kind, layout, width, here.adder, windows=windows)
+    totals = IncrementTotals(kind, layout, width, here.adder, windows=windows)
     parts = {
         p: Contribution(kind, len(layout.own[p]), width, BOUND, here.ciphers[p], windows=windows)
         for p in here.parties
@@ -516,8 +516,8 @@ def test_a_chain_that_was_saved_goes_on_as_if_it_had_not_been(holders, requests,
 def test_the_chains_are_those_of_the_totals():
     """What was tested above is what the coordinator uses."""
     here = world("pad")
-    v = RunningTotals("v", here.columns, 1, here.adder)
-    z = RunningTotals("z", here.rows, 1, here.adder, windows=True)
+    v = IncrementTotals("v", here.columns, 1, here.adder)
+    z = IncrementTotals("z", here.rows, 1, here.adder, windows=True)
     assert type(v._bookkeeping.chain) is CohortChain
     assert type(z._bookkeeping.chain) is SlotChain
     with pytest.raises(RuntimeError, match="nobody was invited"):

@@ -30,14 +30,14 @@ from weft.crypto.ciphers.block_format import (
     read_knots,
     words_of,
 )
-from weft.crypto.ciphers.cipher_inputs_outputs import check_older, linked
+from weft.crypto.ciphers.cipher_arguments_and_results import check_older, linked
 from weft.crypto.ciphers.paillier_scheme import PaillierSecret, PaillierTotals
 from weft.crypto.keys import KeysError, load_keys, new_keys, read_public
 from weft.crypto.party_key_pairs import Identity, PublicIdentity
 from weft.crypto.secret_bytes import Secret
 from weft.errors import WeftError
 from weft.protocol.message_bytes import pack, unpack
-from weft.sums.messages import ROW_NORMS
+from weft.sums.scaling_and_certificate_messages import ROW_NORMS
 
 #: Other work on the same machine must not fail a test.
 RELAXED = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from weft.crypto.ciphers.block_format import SIGN
-from weft.crypto.ciphers.cipher_inputs_outputs import check_older
+from weft.crypto.ciphers.cipher_arguments_and_results import check_older
 from weft.crypto.ciphers.contribution_masks import carried_by
 from weft.crypto.pads.mask_ring import MaskRing, RingPlace
 from weft.errors import ProtocolError

@@ -19,7 +19,7 @@ from weft.guards import Terms
 from weft.solvers.hyfdca import coordinator as hyfdca
 from weft.solvers.participation import Contributors
 from weft.solvers.settings import Settings
-from weft.sums.coordinator_totals import RunningTotals
+from weft.sums.coordinator_totals import IncrementTotals
 
 DIGITS = table_of("digits", 300)
 SMALL = table_of("breast_cancer", 12)
@@ -111,7 +111,7 @@ class Copies:
                 self.lone.append((party.name, kind, holders & changed))
 
 
-ADD = RunningTotals.add
+ADD = IncrementTotals.add
 HOW = {"lam": 1e-2, "gap": None, "iterations": 30, "cipher": "plain", "norms": "cohort"}
 
 
@@ -126,7 +126,7 @@ def run(split, before=None, **changes):
 
     with (
         watched(copies.after, before),
-        patch.object(RunningTotals, "add", lambda *arguments: copies.add(*arguments)),
+        patch.object(IncrementTotals, "add", lambda *arguments: copies.add(*arguments)),
         patch.object(hyfdca, "Run", Kept),
     ):
         _, trained = train(split, Settings(**{**HOW, **changes}), PLAIN)

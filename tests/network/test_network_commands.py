@@ -18,7 +18,7 @@ import pytest
 from kitted import ANNA, kit_of, refusal, sentence, write
 
 from weft import __version__
-from weft.cli import network
+from weft.cli import status_and_stop
 from weft.crypto.keys import new_keys
 from weft.federation.messages import RELEASE, TAKE_MODEL
 from weft.federation.party import Party
@@ -263,7 +263,7 @@ def queued(run, number, who="anna"):
 @pytest.fixture
 def server(monkeypatch):
     def play(*jobs, **options):
-        monkeypatch.setattr(network, "_session", lambda kit: Server(*jobs, **options))
+        monkeypatch.setattr(status_and_stop, "_session", lambda kit: Server(*jobs, **options))
 
     return play
 

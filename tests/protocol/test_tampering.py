@@ -35,7 +35,7 @@ from interposed import (
 from weft.crypto.ciphers.bfv_scheme import MODULUS, BfvTotals
 from weft.crypto.ciphers.block_format import KIND_CODES, TAG, Carried, pack_block
 from weft.crypto.ciphers.chunk_layout import CHECKS
-from weft.crypto.ciphers.cipher_inputs_outputs import WHAT
+from weft.crypto.ciphers.cipher_arguments_and_results import WHAT
 from weft.crypto.primitives.prime_field import PRIME
 from weft.errors import WeftError
 

@@ -19,7 +19,7 @@ from weft.matching.holding_map import HoldingMap
 from weft.matching.sum_exposure import exposed_rows
 from weft.solvers.sealed import catalogue_entry, table_positions
 from weft.solvers.settings import Settings
-from weft.sums.messages import EXTREMES, ExtremesRequest
+from weft.sums.scaling_and_certificate_messages import EXTREMES, ExtremesRequest
 
 SEALED = Settings(lam=1e-2, loss="logistic", solver="sealed")
 ALLOWED = Terms(allow_pairs=True, allow_exposure=True)

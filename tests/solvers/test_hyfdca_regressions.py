@@ -20,7 +20,7 @@ from weft.solvers.hyfdca import curvature
 from weft.solvers.hyfdca.messages import WeightsReply, WeightsRequest
 from weft.solvers.settings import Settings
 from weft.sums.masked_maxima import units_above
-from weft.sums.messages import SIZE
+from weft.sums.scaling_and_certificate_messages import SIZE
 
 
 def small_digits(rows: int = 90) -> Table:

@@ -18,7 +18,7 @@ from sum_messages import SumsReply, new_request
 from weft.crypto import Adder, FixedPoint
 from weft.crypto.ciphers.block_format import pack_block, read_block, tag_bytes, words_of
 from weft.crypto.ciphers.cipher import Plain
-from weft.crypto.ciphers.cipher_inputs_outputs import WHAT, Incoming
+from weft.crypto.ciphers.cipher_arguments_and_results import WHAT, Incoming
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.fixed_point import LEAST_BITS
 from weft.crypto.keys import ephemeral_keys
@@ -30,13 +30,13 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.matching.cohorts import build_axis
 from weft.protocol.shared_fields import SumRequest
 from weft.solvers.settings import Settings
-from weft.sums.coordinator_totals import RunningTotals
+from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.gap_certificate import FrozenPair
 from weft.sums.masked_maxima import ROUNDS, extend, keys_of, reached, values_of
-from weft.sums.messages import DigitRequest
 from weft.sums.party_contribution import Contribution, Wire
 from weft.sums.posted_values import Changes, LatestValues, Proposals
 from weft.sums.scalar_sums import add_scalars, over_attending, pack_scalars
+from weft.sums.scaling_and_certificate_messages import DigitRequest
 from weft.sums.shared_slot_layout import Layout
 
 KINDS = sorted(WHAT)
@@ -270,7 +270,7 @@ class Trio:
         return self._layouts[kind == "v"]
 
     def totals(self, kind="z", width=1, *, windows=False):
-        return RunningTotals(kind, self.layout(kind), width, self.adder, windows=windows)
+        return IncrementTotals(kind, self.layout(kind), width, self.adder, windows=windows)
 
     def wires(self, kind, bound=BOUND):
         layout = self.layout(kind)
@@ -315,7 +315,7 @@ def three_parties():
 
 def test_each_party_is_given_only_its_own_shared_slots():
     axis, layout = three_parties()
-    totals = RunningTotals("z", layout, 1, Adder("plain"))
+    totals = IncrementTotals("z", layout, 1, Adder("plain"))
     totals._adder.advance()
     totals.store.words[:, 0] = np.arange(axis.n_shared) + 100
     blocks = totals.blocks(HELD)

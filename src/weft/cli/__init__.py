@@ -23,16 +23,17 @@ from weft.cli.federation import federation
 from weft.cli.federation_life import life
 from weft.cli.founding import founding
 from weft.cli.init import init
+from weft.cli.join import join
 from weft.cli.keys import keys
 from weft.cli.kits import kits
 from weft.cli.ledger import ledger
 from weft.cli.live_page import console
-from weft.cli.network import join, status, stop
 from weft.cli.predict import predict
 from weft.cli.prune import prune
 from weft.cli.report import report
 from weft.cli.serve import serve
 from weft.cli.split import data_list, split
+from weft.cli.status_and_stop import status, stop
 from weft.cli.submit import submit
 from weft.cli.train import train
 from weft.errors import WeftError

@@ -176,7 +176,7 @@ def _parties(found: Audit) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from weft.crypto.ciphers.cipher_inputs_outputs import WHAT
+    from weft.crypto.ciphers.cipher_arguments_and_results import WHAT
 
     kinds = [kind for kind in WHAT if any(kind in v.opened for v in found.parties.values())]
     grid = Table(

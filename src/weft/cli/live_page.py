@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from weft.cli.network import KitFolder
+from weft.cli.kit_options import KitFolder
 
 if TYPE_CHECKING:
     from weft.network.console.federation_view import Viewpoint

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from weft.config.mismatches_across_parties import near_misses
+from weft.config.mismatches_across_parties import find_mismatches
 from weft.config.read_config import Config
 from weft.config.schema import DataSection, LinearFile, ModelSection, PartySection
 from weft.data.file_findings import Finding, Findings, by_severity, merged_settings, toml_line
@@ -147,7 +147,7 @@ def draft_config(
     config = _config(out, parties, id_column, label)
     examined = config.examine(config.data)
     regression = _regression(examined)
-    doubts = near_misses(parties, examined, confirmed=(), classes=not regression)
+    doubts = find_mismatches(parties, examined, confirmed=(), classes=not regression)
     findings = by_severity(
         [*(one for held in examined.values() for file in held for one in file.findings), *doubts]
     )

@@ -34,7 +34,7 @@ from weft.matching.id_normalization import (
 from weft.matching.two_spellings import TOLERATED
 
 
-def near_misses(
+def find_mismatches(
     parties: Sequence[PartySection],
     examined: Mapping[str, Sequence[Examined]],
     *,

@@ -20,7 +20,7 @@ from weft.config.federation_config import (
     terms_of,
     tiles_of,
 )
-from weft.config.mismatches_across_parties import near_misses
+from weft.config.mismatches_across_parties import find_mismatches
 from weft.config.schema import DataSection, LinearFile
 from weft.config.strict_reading import checked, naming
 from weft.config.write_split_federation import cut_table
@@ -122,7 +122,7 @@ class Config(FederationConfig):
             tiles, overlap = split.parties, split.overlap
         else:
             examined = self.examine(data)
-            doubts = near_misses(
+            doubts = find_mismatches(
                 self.parties,
                 examined,
                 confirmed=data.confirmed,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from weft.array_types import Ints
-from weft.crypto.ciphers.contribution_masks import SumMasks
+from weft.crypto.ciphers.contribution_masks import ContributionMasks
 from weft.crypto.ciphers.known_ciphers import new_cipher
 from weft.crypto.key_messages import RunKeys, signed_content
 from weft.crypto.pads.mask_ring import CohortHolders
@@ -229,7 +229,7 @@ class RunParticipants:
             CohortHolders(*axis, party, parties, masks.fewest, masks.pair_seed)
             for axis in (rows, columns)
         ]
-        self.cipher.sum_masks = SumMasks(axes[0], axes[1], party, masks.pair_seed)
+        self.cipher.sum_masks = ContributionMasks(axes[0], axes[1], party, masks.pair_seed)
 
     @property
     def _met(self) -> ParticipantList:

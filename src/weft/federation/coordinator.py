@@ -41,8 +41,8 @@ from weft.solvers.patient_channel import patient
 from weft.solvers.settings import Settings
 from weft.sums.feature_scaling import agree_on_scaling
 from weft.sums.masked_maxima import units_above
-from weft.sums.messages import SIZE
 from weft.sums.scalar_sums import add_scalars
+from weft.sums.scaling_and_certificate_messages import SIZE
 
 
 def announce_for(

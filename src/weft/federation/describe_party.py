@@ -43,8 +43,8 @@ from weft.protocol.message import malformed
 from weft.protocol.message_bytes import question_digest
 from weft.sums.local_table import counted_once
 from weft.sums.masked_maxima import LargestParty
-from weft.sums.messages import DigitReply, DigitRequest
 from weft.sums.scalar_sums import pack_scalars
+from weft.sums.scaling_and_certificate_messages import DigitReply, DigitRequest
 
 #: What of a run it answers besides: everything up to sums.
 _BEFORE = ("announce", "classes", "columns.", "match.", "rare.")

@@ -21,7 +21,7 @@ from weft.guards.terms import Matching
 from weft.matching.coordinator import meet
 from weft.matching.overlap_rule import Overlap
 from weft.protocol import Channel
-from weft.sums.coordinator_totals import RunningTotals
+from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.masked_maxima import units_above
 from weft.sums.shared_slot_layout import Layout
 
@@ -83,7 +83,7 @@ def sum_scores(
         party: PartialScoresRequest(round=round_, unit=unit, model=model, asker=number)
         for party in parties
     }
-    totals = RunningTotals("z", Layout(holdings.rows, parties), width, adder)
+    totals = IncrementTotals("z", Layout(holdings.rows, parties), width, adder)
     totals.invite(messages)
     totals.add(channel.ask(JOINT_PARTIAL, messages).insist("joint prediction"))
     round_ = adder.advance()

@@ -43,8 +43,8 @@ from weft.protocol import Answer, Message, Phase, answer, answers, fields_of, pa
 from weft.protocol.shared_fields import PUBLIC
 from weft.sums.local_table import Block, build_table
 from weft.sums.masked_maxima import LargestParty
-from weft.sums.messages import DigitReply, DigitRequest
 from weft.sums.party_contribution import Wire
+from weft.sums.scaling_and_certificate_messages import DigitReply, DigitRequest
 
 #: What others are told of a table that has nothing to do with the model.
 NO_COLUMN = "has a table of new samples in which no column is a feature of the model"

@@ -22,7 +22,7 @@ from weft.protocol.field_visibility import (
 from weft.protocol.message import Message, Nothing, Part
 from weft.protocol.request_reply import Phase
 from weft.protocol.shared_fields import Boxes, Everyone, PadLinks, SumRequest
-from weft.sums.messages import DigitReply, DigitRequest
+from weft.sums.scaling_and_certificate_messages import DigitReply, DigitRequest
 
 Names = NDArray[np.str_]
 

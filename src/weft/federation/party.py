@@ -59,8 +59,8 @@ from weft.protocol.metering import EncryptionCost
 from weft.protocol.transcript import Transcript
 from weft.solvers.base import PartyHalf
 from weft.solvers.subspace.messages import EVALUATE
-from weft.sums.messages import MEND
 from weft.sums.party_contribution import mend
+from weft.sums.scaling_and_certificate_messages import MEND
 from weft.sums.sum_counter import SumCounter
 
 

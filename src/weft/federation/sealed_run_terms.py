@@ -20,7 +20,13 @@ from weft.matching.party_view import PartyView
 from weft.privacy.agreement.consent import Consent
 from weft.protocol import Phase
 from weft.protocol.message import malformed
-from weft.sums.messages import COLUMN_SPREAD, COLUMN_SUMS, EXTREMES, LONGEST_ROW, ROW_NORMS
+from weft.sums.scaling_and_certificate_messages import (
+    COLUMN_SPREAD,
+    COLUMN_SUMS,
+    EXTREMES,
+    LONGEST_ROW,
+    ROW_NORMS,
+)
 
 #: Open totals over the holders of a column, and over those of a sample.
 _COLUMN_PHASES = (EXTREMES.name, COLUMN_SUMS.name, COLUMN_SPREAD.name)

@@ -37,7 +37,7 @@ from weft.protocol.message_bytes import question_digest
 from weft.solvers.base import ModelShare, MomentShare, MomentShares
 from weft.sums.local_table import Block, LocalTable, build_table, rows_times
 from weft.sums.masked_maxima import LargestParty
-from weft.sums.messages import (
+from weft.sums.scaling_and_certificate_messages import (
     COLUMN_SPREAD,
     COLUMN_SUMS,
     EXTREMES,

@@ -30,7 +30,7 @@ from weft.solvers.rounds.coordinator_state import RoundsState, Step
 from weft.solvers.rounds.messages import LOCAL, MERGE, Model, RoundReply, RoundRequest, StepPhase
 from weft.solvers.rounds.party import Handler, RoundParty
 from weft.solvers.settings import Settings
-from weft.sums.coordinator_totals import RunningTotals
+from weft.sums.coordinator_totals import IncrementTotals
 
 # ── a party's own problem ──────────────────────────────────────────────────────────────
 
@@ -168,7 +168,7 @@ class Missed(NamedTuple):
     """A mean that a party has a part in and did not get."""
 
     iteration: int
-    totals: RunningTotals
+    totals: IncrementTotals
     parties: int
 
 

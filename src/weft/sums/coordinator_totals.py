@@ -1,6 +1,6 @@
 """The coordinator's half of a sum: one total per shared slot, never opened.
 
-Linked contributions add up over time (:class:`RunningTotals`); :mod:`weft.sums.posted_values` has
+Linked contributions add up over time (:class:`IncrementTotals`); :mod:`weft.sums.posted_values` has
 two more ways to fill a total.
 """
 
@@ -23,12 +23,12 @@ from weft.crypto.ciphers.block_format import (
     pad_id_of,
     read_block,
 )
-from weft.crypto.ciphers.cipher_inputs_outputs import WHAT
+from weft.crypto.ciphers.cipher_arguments_and_results import WHAT
 from weft.crypto.coordinator_adder import Adder, Part
 from weft.errors import PartyAway, ProtocolError
 from weft.protocol.message import Message
-from weft.sums.messages import MEND, MendRequest
 from weft.sums.pad_bookkeeping import PadBookkeeping
+from weft.sums.scaling_and_certificate_messages import MEND, MendRequest
 from weft.sums.shared_slot_layout import Layout
 
 #: Seconds between two questions to a party whose masks are needed: at first, and at most.
@@ -286,7 +286,7 @@ class Totals:
             self._bookkeeping.restore({n: a.copy() for n, a in other._bookkeeping.state().items()})
 
 
-class RunningTotals(Totals):
+class IncrementTotals(Totals):
     """Totals of increments.
 
     Parameters
@@ -314,9 +314,9 @@ class RunningTotals(Totals):
         self._windows = windows
         self._round = 0
 
-    def copy(self) -> RunningTotals:
+    def copy(self) -> IncrementTotals:
         """These totals as they are now, to be kept while the originals move on."""
-        other = RunningTotals(
+        other = IncrementTotals(
             self.kind,
             self.layout,
             self.width,

@@ -17,14 +17,14 @@ from weft.crypto import Adder
 from weft.errors import ConfigError
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Phase
-from weft.sums.coordinator_totals import RunningTotals
+from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.masked_maxima import (
     EXPONENT_ROUNDS,
     ROUNDS,
     ask_largest,
     units_above,
 )
-from weft.sums.messages import (
+from weft.sums.scaling_and_certificate_messages import (
     COLUMN_SPREAD,
     COLUMN_SUMS,
     EXTREMES,
@@ -93,7 +93,7 @@ class _FeatureSums:
         self._channel = channel
         self._columns = columns
         self._adder = adder
-        self._totals: RunningTotals | None = None
+        self._totals: IncrementTotals | None = None
 
     def bring(self, messages: Mapping[str, Bringing]) -> None:
         """Put the last totals into the messages of a new request."""
@@ -108,7 +108,7 @@ class _FeatureSums:
         round_ = self._adder.advance()
         messages = {party: request(round_) for party in self._channel.parties}
         self.bring(messages)
-        totals = RunningTotals("v", self._columns, width, self._adder)
+        totals = IncrementTotals("v", self._columns, width, self._adder)
         totals.invite(messages)
         totals.add(self._channel.ask(phase, messages).insist("scaling"))
         self._totals = totals
@@ -147,7 +147,7 @@ def _unit_rows(channel: Channel, holdings: HoldingMap, adder: Adder) -> None:
     (unit,) = units_above(channel, adder, ROW_SIZE)
     round_ = adder.advance()
     messages = {party: RowNormsRequest(round=round_, unit=float(unit)) for party in parties}
-    totals = RunningTotals("z", Layout(holdings.rows, parties), 1, adder)
+    totals = IncrementTotals("z", Layout(holdings.rows, parties), 1, adder)
     totals.invite(messages)
     totals.add(channel.ask(ROW_NORMS, messages).insist("scaling rows"))
 

@@ -22,10 +22,13 @@ from weft.losses import Loss
 from weft.matching.party_view import PartyView
 from weft.protocol import Request
 from weft.protocol.message import malformed
-from weft.sums.coordinator_totals import RunningTotals
+from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.local_table import LocalTable
-from weft.sums.messages import (
+from weft.sums.party_contribution import Gathering, Latest, own_slots
+from weft.sums.posted_values import LatestValues
+from weft.sums.scalar_sums import add_scalars, pack_scalars
+from weft.sums.scaling_and_certificate_messages import (
     FREEZE,
     PAIR_LOSSES,
     PAIR_PRODUCTS,
@@ -36,9 +39,6 @@ from weft.sums.messages import (
     PairProductsReply,
     PairProductsRequest,
 )
-from weft.sums.party_contribution import Gathering, Latest, own_slots
-from weft.sums.posted_values import LatestValues
-from weft.sums.scalar_sums import add_scalars, pack_scalars
 from weft.sums.shared_slot_layout import Layout
 
 
@@ -281,8 +281,8 @@ class FrozenPair:
         self.waiting = set(self._everyone)
         self._alpha = alpha.copy()
         clear = settings.coordinator_sees == "papers"
-        self._v = RunningTotals("v", columns, alpha.width, adder, clear=clear)
-        self._z = RunningTotals("z", alpha.layout, alpha.width, adder)
+        self._v = IncrementTotals("v", columns, alpha.width, adder, clear=clear)
+        self._z = IncrementTotals("z", alpha.layout, alpha.width, adder)
         self._norms: dict[str, PairProductsReply] = {}
         self._losses: dict[str, PairLossesReply] = {}
         self._lam = settings.lam

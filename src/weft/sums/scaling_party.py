@@ -25,7 +25,8 @@ from weft.sums.masked_maxima import (
     reached,
     values_of,
 )
-from weft.sums.messages import (
+from weft.sums.party_contribution import Wire
+from weft.sums.scaling_and_certificate_messages import (
     DigitReply,
     DigitRequest,
     ExtremesRequest,
@@ -36,7 +37,6 @@ from weft.sums.messages import (
     RowNormsReply,
     RowNormsRequest,
 )
-from weft.sums.party_contribution import Wire
 
 Moments = Callable[[Floats, NDArray[np.int32]], tuple[Floats, Floats]]
 

@@ -27,7 +27,7 @@ from weft.solvers.party_context import PartyContext
 from weft.solvers.run_loop import IteratedCoordinator
 from weft.solvers.settings import Settings
 from weft.sums.masked_maxima import units_above
-from weft.sums.messages import SIZE
+from weft.sums.scaling_and_certificate_messages import SIZE
 from weft_papers.hyfdca.parties_by_iteration import drawn_at_once
 from weft_papers.hyfdca.setting_data import SettingData
 

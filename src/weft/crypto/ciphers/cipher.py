@@ -29,7 +29,7 @@ from weft.crypto.ciphers.block_format import (
     read_knots,
     word_block,
 )
-from weft.crypto.ciphers.cipher_inputs_outputs import (
+from weft.crypto.ciphers.cipher_arguments_and_results import (
     WHAT,
     Incoming,
     Integers,
@@ -41,7 +41,12 @@ from weft.crypto.ciphers.cipher_inputs_outputs import (
     minus_told,
     newest_in,
 )
-from weft.crypto.ciphers.contribution_masks import Contributed, Encrypt, SumMasks, carried_by
+from weft.crypto.ciphers.contribution_masks import (
+    Contributed,
+    ContributionMasks,
+    Encrypt,
+    carried_by,
+)
 from weft.crypto.mask_neighbours import Sharers
 from weft.crypto.pads.known_pads_per_slot import Tails
 from weft.crypto.pads.mask_ring import MaskRing
@@ -117,7 +122,7 @@ class Cipher(ABC):
         self.sum_counter: Counting | None = None
         self._clear: Plain | None = None
         #: What hides its contributions to sums from those who can open them; None: nothing does.
-        self.sum_masks: SumMasks | None = None
+        self.sum_masks: ContributionMasks | None = None
 
     def begin(self, message: Message, phase: str = "") -> None:
         """A request begins: its number must be new, since pad ids come from it.

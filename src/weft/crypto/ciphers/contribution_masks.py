@@ -45,7 +45,7 @@ class Contributed(NamedTuple):
     alone: bool
 
 
-class SumMasks:
+class ContributionMasks:
     """Masks that a party shares with neighbours, in the sums over its cohorts.
 
     Parameters

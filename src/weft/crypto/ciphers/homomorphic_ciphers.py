@@ -19,7 +19,7 @@ from weft.crypto.ciphers.bfv_scheme import BfvSecret
 from weft.crypto.ciphers.block_format import KIND_CODES, SIGN, WordBlock, tag_bytes
 from weft.crypto.ciphers.chunk_layout import CHECKS, MODULUS, VALUES, chunks_of
 from weft.crypto.ciphers.cipher import Cipher
-from weft.crypto.ciphers.cipher_inputs_outputs import (
+from weft.crypto.ciphers.cipher_arguments_and_results import (
     Incoming,
     Integers,
     Outgoing,

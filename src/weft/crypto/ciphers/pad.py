@@ -13,7 +13,7 @@ import numpy as np
 from weft.array_types import Flags, Floats
 from weft.crypto.ciphers.block_format import KIND_CODES, SIGN, Carried
 from weft.crypto.ciphers.cipher import Cipher
-from weft.crypto.ciphers.cipher_inputs_outputs import (
+from weft.crypto.ciphers.cipher_arguments_and_results import (
     Incoming,
     Integers,
     Outgoing,

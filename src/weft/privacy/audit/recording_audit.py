@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.crypto.ciphers.block_format import Block, party_of, read_block
-from weft.crypto.ciphers.cipher_inputs_outputs import WHAT
+from weft.crypto.ciphers.cipher_arguments_and_results import WHAT
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.errors import ProtocolError
 from weft.privacy.audit.field_checks import Seats, Words, field_of, is_masked

@@ -31,7 +31,7 @@ from weft.solvers.hyfdca.messages import (
 from weft.solvers.participation import CohortSpeakers, Cyclic
 from weft.solvers.settings import Settings
 from weft.storage.atomic_files import part_of
-from weft.sums.coordinator_totals import RunningTotals
+from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.gap_certificate import Certificate, FrozenPair
 from weft.sums.posted_values import LatestValues, Proposals
 from weft.sums.scalar_sums import add_scalars
@@ -53,10 +53,10 @@ class Run(RunState):
         self.classes = classes
         self.row_layout = Layout(holdings.rows, holdings.parties)
         self.column_layout = Layout(holdings.columns, holdings.parties)
-        self.z = RunningTotals("z", self.row_layout, classes, self.adder, windows=True)
+        self.z = IncrementTotals("z", self.row_layout, classes, self.adder, windows=True)
         self.alpha = LatestValues("alpha", self.row_layout, classes, self.adder)
         clear = settings.coordinator_sees == "papers"
-        self.v = RunningTotals("v", self.column_layout, classes, self.adder, clear=clear)
+        self.v = IncrementTotals("v", self.column_layout, classes, self.adder, clear=clear)
         self.weights = (
             VisibleWeights(holdings, classes) if settings.coordinator_sees == "weights" else None
         )

@@ -33,11 +33,11 @@ from weft.solvers.hyfdca.messages import (
     SpreadReply,
     SpreadRequest,
 )
-from weft.sums.coordinator_totals import RunningTotals
+from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.local_table import LocalTable, cohort_bounds
-from weft.sums.messages import RowNormsReply, RowNormsRequest
 from weft.sums.party_contribution import Wire
 from weft.sums.scalar_sums import add_scalars, over_attending, pack_scalars
+from weft.sums.scaling_and_certificate_messages import RowNormsReply, RowNormsRequest
 from weft.sums.shared_slot_layout import Layout
 
 #: Power iteration ends when its estimate changes by less than this, relatively …
@@ -191,11 +191,11 @@ class CurvatureParty:
         return np.concatenate(parts)[:, None]
 
 
-def share_norms(channel: Channel, unit: float, rows: Layout, adder: Adder) -> RunningTotals:
+def share_norms(channel: Channel, unit: float, rows: Layout, adder: Adder) -> IncrementTotals:
     """Coordinator: add up everyone's share of the norms."""
     round_ = adder.advance()
     messages = {party: RowNormsRequest(round=round_, unit=unit) for party in channel.parties}
-    totals = RunningTotals("z", rows, 1, adder)
+    totals = IncrementTotals("z", rows, 1, adder)
     totals.invite(messages)
     totals.add(channel.ask(NORMS, messages).insist("sharing norms"))
     return totals
@@ -203,7 +203,7 @@ def share_norms(channel: Channel, unit: float, rows: Layout, adder: Adder) -> Ru
 
 def find_omega(
     channel: Channel,
-    norms: RunningTotals,
+    norms: IncrementTotals,
     columns: Layout,
     adder: Adder,
     n_samples: int,
@@ -221,7 +221,7 @@ def find_omega(
         adder.attend(messages)
         for party, block in z.blocks(parties).items():
             messages[party].z = block
-        v = RunningTotals("v", columns, 1, adder)
+        v = IncrementTotals("v", columns, 1, adder)
         v.invite(messages)
         replies = channel.ask(SPREAD, messages).insist("power iteration")
         (square,) = add_scalars(replies, "squares", 1, messages) or [0.0]
@@ -237,7 +237,7 @@ def find_omega(
         down = {party: GatherRequest(round=number, scale=scale) for party in parties}
         for party, block in v.blocks(parties).items():
             down[party].v = block
-        z = RunningTotals("z", norms.layout, 1, adder)
+        z = IncrementTotals("z", norms.layout, 1, adder)
         z.invite(down)
         z.add(channel.ask(GATHER, down).insist("power iteration"))
     else:

@@ -10,7 +10,7 @@ from weft.protocol.message import Message, Nothing
 from weft.protocol.request_reply import Phase
 from weft.protocol.shared_fields import AcknowledgedRequest, Attending, PadLinks, SumRequest
 from weft.solvers.common_messages import Constants, SequencedReply
-from weft.sums.messages import RowNormsReply, RowNormsRequest
+from weft.sums.scaling_and_certificate_messages import RowNormsReply, RowNormsRequest
 
 _WISH = record("what to do in this phase", common=True, alike=True)
 _OWN_WISH = record("what to do in this phase", common=True)

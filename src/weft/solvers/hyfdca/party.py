@@ -38,9 +38,15 @@ from weft.solvers.hyfdca.messages import (
     WeightsRequest,
 )
 from weft.solvers.hyfdca.party_state import HyfdcaState
-from weft.sums.messages import FREEZE, PAIR_LOSSES, PAIR_PRODUCTS, FreezeReply, FreezeRequest
 from weft.sums.party_contribution import own_slots, speaks
 from weft.sums.scalar_sums import over_attending, over_labelled, pack_scalars
+from weft.sums.scaling_and_certificate_messages import (
+    FREEZE,
+    PAIR_LOSSES,
+    PAIR_PRODUCTS,
+    FreezeReply,
+    FreezeRequest,
+)
 
 #: Feature sums are kept incrementally; this often they are summed anew against drift.
 RESUM_EVERY = 1000

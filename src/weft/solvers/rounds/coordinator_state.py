@@ -18,7 +18,7 @@ from weft.solvers.rounds.messages import StepPhase
 from weft.solvers.rounds.point_certificate import FrozenPoint
 from weft.solvers.settings import Settings
 from weft.storage.atomic_files import part_of
-from weft.sums.coordinator_totals import RunningTotals
+from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.gap_certificate import Certificate
 from weft.sums.shared_slot_layout import Layout
 
@@ -79,9 +79,9 @@ class RoundsState(RunState):
         #: What a method's own half remembers, as plain numbers.
         self.memory: dict[str, float] = {}
 
-    def _new_sum(self, kind: str, windows: bool) -> RunningTotals:
+    def _new_sum(self, kind: str, windows: bool) -> IncrementTotals:
         layout = self.column_layout if kind == "v" else self.row_layout
-        return RunningTotals(kind, layout, self.classes, self.adder, windows=windows)
+        return IncrementTotals(kind, layout, self.classes, self.adder, windows=windows)
 
     @property
     def certify_every(self) -> int:

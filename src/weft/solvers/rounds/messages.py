@@ -13,7 +13,7 @@ from weft.protocol.message import Message, Nothing, declared
 from weft.protocol.request_reply import Phase
 from weft.protocol.shared_fields import AcknowledgedRequest, PadLinks, SumRequest
 from weft.solvers.common_messages import Constants, SequencedReply
-from weft.sums.messages import DigitReply, DigitRequest
+from weft.sums.scaling_and_certificate_messages import DigitReply, DigitRequest
 
 _SLOTS = record("which of its slots these are", "slots")
 _HELD = record("how many changes a guard held back")

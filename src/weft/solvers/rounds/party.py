@@ -35,8 +35,8 @@ from weft.solvers.rounds.point_certificate import PointParty
 from weft.solvers.settings import Settings
 from weft.storage.atomic_files import part_of
 from weft.sums.masked_maxima import LargestParty
-from weft.sums.messages import DigitReply, DigitRequest
 from weft.sums.party_contribution import Contribution
+from weft.sums.scaling_and_certificate_messages import DigitReply, DigitRequest
 
 Handler = Callable[[RoundRequest], RoundReply]
 A = TypeVar("A", bound=AcknowledgedRequest)

@@ -52,7 +52,7 @@ from weft.solvers.rounds.messages import (
 from weft.solvers.sample_classes_for_guards import kinds_of_classes
 from weft.solvers.settings import Settings
 from weft.storage.atomic_files import part_of
-from weft.sums.coordinator_totals import RunningTotals
+from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.gap_certificate import Certificate
 from weft.sums.local_table import LocalTable
@@ -298,7 +298,7 @@ class FrozenPoint:
         self,
         iteration: int,
         holdings: HoldingMap,
-        totals: Mapping[str, RunningTotals],
+        totals: Mapping[str, IncrementTotals],
         layouts: tuple[Layout, Layout],
         adder: Adder,
         settings: Settings,
@@ -317,8 +317,8 @@ class FrozenPoint:
         self._classes = classes
         self._certified = certified
         self._last = last
-        self._z = RunningTotals("z", rows, classes, adder)
-        self._v = RunningTotals("v", columns, classes, adder)
+        self._z = IncrementTotals("z", rows, classes, adder)
+        self._v = IncrementTotals("v", columns, classes, adder)
         self._board = LatestValues("alpha", rows, classes, adder)
         self._senders = CohortSpeakers(holdings, labelled=True).of(list(holdings.parties))
         self._spreads = not holdings.labels_everywhere

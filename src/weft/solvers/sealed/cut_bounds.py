@@ -20,7 +20,7 @@ import numpy as np
 from weft.array_types import Floats
 from weft.solvers.sealed.known_inner_products import VectorProducts
 from weft.solvers.subspace.bundle_qp import Master
-from weft.solvers.subspace.free_intercept import HOLD, balanced
+from weft.solvers.subspace.free_intercept_bounds import HOLD, balanced
 
 #: Cuts from which on they are worth mixing.
 _FEWEST = 3

@@ -19,7 +19,7 @@ from weft.solvers.subspace.messages import (
     Fold,
     OrderedRequest,
 )
-from weft.sums.coordinator_totals import RunningTotals
+from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.posted_values import LatestValues
 
 
@@ -57,7 +57,7 @@ class FallbackResult:
     """
 
     number: int
-    v: RunningTotals
+    v: IncrementTotals
     ack: Mapping[str, int]
 
     def named(self, party: str) -> FallbackAlpha:
@@ -81,7 +81,7 @@ class PhaseSums:
         The iteration in which the phase began, which may end in a later one.
     """
 
-    total: RunningTotals | None = None
+    total: IncrementTotals | None = None
     posted: LatestValues | None = None
     speakers: Mapping[str, Flags] = field(default_factory=dict)
     since: int = 0

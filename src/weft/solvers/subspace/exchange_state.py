@@ -34,7 +34,7 @@ from weft.solvers.subspace.messages import (
 )
 from weft.solvers.subspace.product_rounding import rows_give_products
 from weft.solvers.subspace.rows_by_label_holder import counted, followed, labelled_rows
-from weft.sums.coordinator_totals import RunningTotals
+from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.posted_values import LatestValues
 from weft.sums.scalar_sums import add_scalars
@@ -95,8 +95,8 @@ class ExchangeState(RepeatedAsking):
         #: The one whose α is being taken over.
         self._inherited: FallbackResult | None = None
         #: Totals of new vectors, and of their Z or of z of a point, on their way to the parties.
-        self._v: RunningTotals | None = None
-        self._z: RunningTotals | None = None
+        self._v: IncrementTotals | None = None
+        self._z: IncrementTotals | None = None
         self._z_of = "point"
         self._followers = [p for p in holdings.parties if p in holdings.partly_unlabelled]
         self._labelled = [p for p in holdings.parties if p in holdings.label_parties]
@@ -147,7 +147,7 @@ class ExchangeState(RepeatedAsking):
     def _sums_of_duals(self, new: int) -> PhaseSums:
         """The sums of new dual vectors: their vectors, and they themselves for some."""
         width = self.problems.width
-        self._v = RunningTotals("v", self.columns, new * width, self.adder)
+        self._v = IncrementTotals("v", self.columns, new * width, self.adder)
         sums = PhaseSums(self._v, since=self.iteration)
         if self._followers:
             # Everyone tells its part at once, when all have the dual vectors.

@@ -6,7 +6,7 @@ import numpy as np
 
 from weft.array_types import Flags, Floats, Ints
 from weft.solvers.subspace.bundle_qp import Master
-from weft.solvers.subspace.free_intercept import HOLD, InterceptRange, Mixture, balanced
+from weft.solvers.subspace.free_intercept_bounds import HOLD, InterceptRange, Mixture, balanced
 from weft.solvers.subspace.joint_intercepts import (
     CutsBesideClasses,
     JointInterceptRange,

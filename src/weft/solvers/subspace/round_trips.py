@@ -33,7 +33,7 @@ from weft.solvers.subspace.messages import (
     SearchRequest,
     SpreadRequest,
 )
-from weft.sums.coordinator_totals import RunningTotals
+from weft.sums.coordinator_totals import IncrementTotals
 
 
 class Exchange(ExchangeState):
@@ -51,7 +51,7 @@ class Exchange(ExchangeState):
         v, width, everyone = self._v, self.problems.width, self.holdings.parties
         assert v is not None
         first, inherited = self.mean_square < 0.0, self._inherited
-        z = RunningTotals("z", self.rows, new * width, self.adder) if self.stored else None
+        z = IncrementTotals("z", self.rows, new * width, self.adder) if self.stored else None
 
         def build(asked: Sequence[str], round_: int) -> dict[str, SpreadRequest]:
             blocks = v.blocks(asked)
@@ -97,7 +97,7 @@ class Exchange(ExchangeState):
         self, coefficients: Floats, model: FinishedModel | None = None
     ) -> dict[str, PointReply]:
         """Let everyone form a point; its z is then on its way."""
-        z = RunningTotals("z", self.rows, self.problems.width, self.adder)
+        z = IncrementTotals("z", self.rows, self.problems.width, self.adder)
 
         def build(asked: Sequence[str], round_: int) -> dict[str, PointRequest]:
             return {
