@@ -39,6 +39,6 @@ def test_hashes_of_strings_of_all_lengths_around_a_block(way):
 def test_lines_are_strings_of_any_alphabet_and_hold_no_breaks():
     texts = ["a", "straße", "名前", "", "𝒳 y"]
     lines = Strings.of_lines(texts)
-    assert [lines[i] for i in range(len(texts))] == [text.encode() for text in texts]
+    assert list(lines) == [text.encode() for text in texts]
     with pytest.raises(ValueError, match="line break"):
         Strings.of_lines(["a\nb"])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from weft import Federation, Preprocessing, Settings, Tile
 from weft.crypto.secret_bytes import Secret
+from weft.data.column_sizes import column_sizes
 from weft.errors import DataError, ProtocolError, WeftError
 from weft.federation.column_units_party import UnitsParty, unit_tokens
 from weft.matching.column_units import (
@@ -57,6 +58,19 @@ def test_other_samples_are_no_other_units():
     """Twice or five times as large is no power of ten."""
     for factor in (2.0, 5.0):
         assert assembled(tiles(factor=factor))[1].n_features == 3
+
+
+def test_sizes_are_quartiles_as_numpy_finds_them_zeros_and_blank_cells_aside():
+    rng = np.random.default_rng(5)
+    for rows in range(20, 60):
+        block = rng.normal(size=(rows, 3)).round(1 + rows % 4)
+        block[rng.random(rows) < 0.1, 1] = np.nan
+        tile = Tile.make([str(row) for row in range(rows)], ["a", "b", "c"], block, None)
+        sizes = column_sizes([tile], 10)
+        for name, column in zip("abc", block.T, strict=True):
+            values = np.abs(column[~np.isnan(column) & (column != 0)])
+            low, middle, high = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
+            assert sizes[name] == (middle, high - low)
 
 
 SIZES = st.tuples(st.floats(1e-5, 1e5), st.floats(1e-5, 1e5))

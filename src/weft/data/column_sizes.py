@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from weft.array_types import Floats
 from weft.data.tile import Tile
 
 #: Values that a column must have before its size says anything.
@@ -30,7 +31,23 @@ def column_sizes(tiles: Sequence[Tile], least: int = FEWEST) -> dict[str, Column
             values = np.abs(column[~np.isnan(column) & (column != 0)])
             if len(values) < max(least, found[name][0] + 1 if name in found else 0):
                 continue
-            low, middle, high = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
+            low, middle, high = _quartiles(values)
             if high > low:
                 found[name] = len(values), (middle, high - low)
     return {name: size for name, (_, size) in found.items()}
+
+
+def _quartiles(values: Floats) -> list[float]:
+    """What ``np.quantile`` says, which takes ten times as long over columns of a small table."""
+    last = len(values) - 1
+    wanted = [last * part for part in (0.25, 0.5, 0.75)]
+    values.partition(
+        sorted({at for place in wanted for at in (int(place), min(int(place) + 1, last))})
+    )
+    found = []
+    for place in wanted:
+        below, share = int(place), place - int(place)
+        low, high = values.item(below), values.item(min(below + 1, last))
+        step = high - low
+        found.append(low + step * share if share < 0.5 else high - step * (1 - share))
+    return found

@@ -7,9 +7,10 @@ words, and neither branches nor looks anything up by what is secret.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import repeat
 from typing import Any
 
 import numba
@@ -67,8 +68,10 @@ class Strings:
     def __len__(self) -> int:
         return len(self.start)
 
-    def __getitem__(self, i: int) -> bytes:
-        return self.content[self.start[i] : self.end[i]].tobytes()
+    def __iter__(self) -> Iterator[memoryview]:
+        content = self.content.data
+        for start, end in zip(self.start.tolist(), self.end.tolist(), strict=True):
+            yield content[start:end]
 
     @classmethod
     def of(cls, strings: Iterable[bytes]) -> Strings:
@@ -99,8 +102,8 @@ class Tails:
     tails: Strings
     of: Ints
 
-    def __getitem__(self, i: int) -> bytes:
-        return self.tails[int(self.of[i])]
+    def __iter__(self) -> Iterator[memoryview]:
+        return map(list(self.tails).__getitem__, self.of.tolist())
 
 
 NO_TAILS = Strings.of([b""])
@@ -128,9 +131,11 @@ def _one_by_one(key: bytes, strings: Strings, tails: Tails | None) -> Words:
     begun = blake2b(key=key, digest_size=8)
     # A copy of the keyed state: the key is worked in once, not for every string.
     digests, copy = [], begun.copy
-    for i in range(len(strings)):
+    behind: Iterable[bytes | memoryview] = tails or repeat(b"", len(strings))
+    for string, tail in zip(strings, behind, strict=True):
         state = copy()
-        state.update(strings[i] if tails is None else strings[i] + tails[i])
+        state.update(string)
+        state.update(tail)
         digests.append(state.digest())
     return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
 
