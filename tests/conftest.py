@@ -37,6 +37,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if not worker and getattr(config.option, "numprocesses", None):
         # This process hands tests out and runs none: what they need took it seconds to load.
         return
+    hypothesis_start = import_module("hypothesis_start")
+    hypothesis_start.tell_intervals()
+    if config.option.markexpr:
+        hypothesis_start.draw_no_literals()
     # The network's engine looks through all that is loaded before it: it comes first.
     # In a fresh environment, what is imported is compiled. One worker begins with the largest
     # library, which others come to last: then they find each other's work.
@@ -70,7 +74,7 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
     # Runs leave few cycles: looking for them after every 700 objects took a tenth of all time.
-    gc.set_threshold(20_000, 20, 20)
+    gc.set_threshold(100_000, 20, 20)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
