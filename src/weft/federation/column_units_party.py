@@ -27,6 +27,9 @@ Names = NDArray[np.object_]
 #: Columns that a party names to its owner.
 _NAMED = 5
 
+#: By how many steps of the grids other units shift a size.
+_SHIFTS = tuple(STEPS * power for power in POWERS)
+
 
 class UnitsParty:
     """Tells tokens of the sizes of its shared columns, once in a run.
@@ -107,18 +110,15 @@ def unit_tokens(
                 for grid in range(len(GRIDS))
             ]
             continue
-        at = places(size)
-        here += [_content(name, grid, *place) for grid, place in enumerate(at)]
+        at = [(grid, median, spread) for grid, (median, spread) in enumerate(places(size))]
+        # Fifty texts a column: each call would count.
+        here += [f"{name}\0{grid} {median} {spread}".encode() for grid, median, spread in at]
         elsewhere += [
-            _content(name, grid, median + STEPS * power, spread + STEPS * power)
-            for power in POWERS
-            for grid, (median, spread) in enumerate(at)
+            f"{name}\0{grid} {median + shift} {spread + shift}".encode()
+            for shift in _SHIFTS
+            for grid, median, spread in at
         ]
     own = tokens_of(here, secret, "units").reshape(len(names), len(GRIDS))
     other = tokens_of(elsewhere, secret, "units").reshape(len(names), len(GRIDS) * len(POWERS))
     order = np.argsort(own[:, 0], kind="stable")
     return UnitTokens(here=own[order].ravel(), elsewhere=other[order].ravel()), order
-
-
-def _content(name: str, grid: int, median: int, spread: int) -> bytes:
-    return f"{name}\0{grid} {median} {spread}".encode()

@@ -68,8 +68,8 @@ class Strings:
     def __len__(self) -> int:
         return len(self.start)
 
-    def __iter__(self) -> Iterator[memoryview]:
-        content = self.content.data
+    def __iter__(self) -> Iterator[bytes]:
+        content = self.content.tobytes()
         for start, end in zip(self.start.tolist(), self.end.tolist(), strict=True):
             yield content[start:end]
 
@@ -102,7 +102,7 @@ class Tails:
     tails: Strings
     of: Ints
 
-    def __iter__(self) -> Iterator[memoryview]:
+    def __iter__(self) -> Iterator[bytes]:
         return map(list(self.tails).__getitem__, self.of.tolist())
 
 
@@ -131,7 +131,7 @@ def _one_by_one(key: bytes, strings: Strings, tails: Tails | None) -> Words:
     begun = blake2b(key=key, digest_size=8)
     # A copy of the keyed state: the key is worked in once, not for every string.
     digests, copy = [], begun.copy
-    behind: Iterable[bytes | memoryview] = tails or repeat(b"", len(strings))
+    behind: Iterable[bytes] = tails or repeat(b"", len(strings))
     for string, tail in zip(strings, behind, strict=True):
         state = copy()
         state.update(string)
