@@ -17,9 +17,10 @@ Each model is held against that of one process in which the same parties were mi
 bit (of training on shares: both certified, and close). A run may also end in one sentence, which is
 counted; no run may hang. North and south are killed; east and west are only frozen and cut off.
 
-After every run each process is looked at, with those that it has started: memory, threads,
-descriptors. What is told is the growth of the process of a name that lived longest, after it has
-had as many runs as there are methods, per hundred runs, by the median slope of all pairs of looks;
+After every run, and after each process has looked for garbage, it is looked at with those that it
+has started: memory, threads, descriptors. What is told is the growth of the process of a name that
+lived longest, after it has had as many runs as there are methods, per hundred runs, by the median
+slope of all pairs of looks;
 and the files that are new in the temporary folder. Files of past runs stay in the kits until
 somebody deletes them, and are counted for the record.
 
@@ -54,6 +55,7 @@ from weft.federation.local_federation import Trained
 from weft.federation.model import Model, load_model
 from weft.network.coordinator_run import coordinate_run
 from weft.network.credentials import Credential
+from weft.network.engine.process_memory import COLLECTED_EVERY
 from weft.network.join_settings import JoinSettings
 from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.kits.open_kit import Kit
@@ -246,13 +248,18 @@ def look_at_all(made: SoakCluster, watch: ProcessWatch, number: int) -> str:
 
 
 def settle(made: SoakCluster, patience: float = 60.0) -> None:
-    """Wait until no run's process is left, and every process runs that should."""
+    """Wait until no run's process is left, and every process runs that should.
+
+    And until each has looked for garbage: what a run left until then, some ten MB at the
+    coordinator, would count as growth wherever later runs follow faster than earlier ones.
+    """
     for name in (COORDINATOR, *made.parties):
         if not made.is_running(name):
             made.start(name)
     until = time.monotonic() + patience
     while made.children(COORDINATOR) and time.monotonic() < until:
         time.sleep(0.2)
+    time.sleep(COLLECTED_EVERY + 1)
 
 
 def tell(report: Report, watch: ProcessWatch, ends: Counter[str], hit: Counter[str]) -> None:

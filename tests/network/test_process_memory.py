@@ -121,7 +121,7 @@ GONE = threading.Event()
 
 
 def test_garbage_is_collected_however_few_objects_there_are(monkeypatch):
-    monkeypatch.setattr(process_memory, "_COLLECTED_EVERY", 0.01)
+    monkeypatch.setattr(process_memory, "COLLECTED_EVERY", 0.01)
     looks = []
 
     def wait(seconds):

@@ -13,7 +13,7 @@ _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
 #: Pools of memory in a process; by default eight for each core.
 _POOLS = 2
 #: Seconds between two looks for garbage.
-_COLLECTED_EVERY = 10.0
+COLLECTED_EVERY = 10.0
 #: Larger blocks are given back to the system as soon as they are freed.
 _LARGE = 128 * 1024
 
@@ -50,7 +50,7 @@ def collect_garbage_often() -> None:
 
 def _collect() -> None:
     while True:
-        time.sleep(_COLLECTED_EVERY)
+        time.sleep(COLLECTED_EVERY)
         gc.collect()
 
 
