@@ -4,8 +4,8 @@ Workers begin together, in a fresh clone with an empty cache: each would compile
 just compiling, which takes a minute of a processor for all functions. So would the parties that
 tests start as processes of their own.
 
-To look a function up, Numba compares all options of compilation, each read by a call of its own: a
-tenth of the time that it compiles. Here they are read at once.
+To look a function up, Numba compares all options of compilation, each read by a call of its own:
+two million calls for one solver's functions. Here they are read at once.
 """
 
 from __future__ import annotations
