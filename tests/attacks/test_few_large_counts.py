@@ -1,4 +1,6 @@
-"""Few counts that are not as the others, for readers of a sealed Poisson model: admitted.
+"""Few counts that are not as the others, for readers of a sealed Poisson model.
+
+That there are some is admitted; whose they are is not told.
 
 Counts are 0 and 1 but for two samples. Readers have Σy, Σ log y! and the mean loss, and from the
 Hessian and its gradient Σ yz: so Σ y log y, to which counts of 0 and 1 add nothing, as they do to
@@ -17,9 +19,11 @@ import pytest
 from scipy.special import gammaln, xlogy
 
 from weft.data.tile import Tile
+from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.guards.terms import Terms
+from weft.guards.terms import OPEN, Terms
+from weft.solvers.sealed.model_guard import refuse_standing_out
 from weft.solvers.settings import Settings
 
 ROWS = 420
@@ -62,7 +66,7 @@ def test_sums_of_counts_tell_of_two_samples_with_large_ones():
 
 
 @pytest.mark.parametrize("loss", ["poisson", "gamma"])
-def test_a_model_tells_whose_counts_are_not_as_all_others(loss):
+def test_a_model_would_tell_whose_counts_are_not_as_all_others(loss):
     rows, lam = 600, 1e-2
     rng = np.random.default_rng(0)
     block = rng.uniform(-1.7, 1.7, size=(rows, 2))
@@ -84,10 +88,9 @@ def test_a_model_tells_whose_counts_are_not_as_all_others(loss):
         second_moments=("hessian",),
     )
     how = Preprocessing(intercept=True, scaling="none")
-    trained = Federation(tiles, how, terms=TERMS).train(asked)
-    # Such labels have few digits, fewer than a gradient.
-    assert trained.second_moments.hessian is not None
-    assert trained.second_moments.gradient is None
+    with pytest.raises(WeftError, match="refuses a sealed model of responses that are alike but"):
+        Federation(tiles, how, terms=TERMS).train(asked)
+    trained = Federation(tiles, how, terms=OPEN).train(asked)
     weights = np.append(trained.model.coef[0], trained.model.intercept[0])
     x = np.column_stack([block, np.ones(rows)])
     means, held = np.exp(x @ weights), rows * lam * np.append(weights[:2], 0.0)
@@ -98,3 +101,25 @@ def test_a_model_tells_whose_counts_are_not_as_all_others(loss):
     one, other = np.triu_indices(rows, 1)
     best = np.abs(adds[one] + adds[other] - told).max(axis=1).argmin()
     assert [one[best], other[best]] == rare.tolist()
+
+
+@pytest.mark.parametrize(
+    ("values", "refused"),
+    [
+        (np.r_[np.zeros(600), 2000.0, np.arange(10.0)], True),
+        (np.r_[np.ones(600), [2.0] * 9], True),
+        (np.r_[np.ones(600), [2.0] * 10], False),
+        (np.ones(600), False),
+        (np.random.default_rng(0).lognormal(0.0, 1.5, 600), False),
+        (np.random.default_rng(0).poisson(0.05, 600), False),
+        (np.zeros(0), False),
+    ],
+)
+def test_few_responses_must_not_have_nearly_all(values, refused):
+    """One of 2,000 made the model its row: a correlation of 0.997 with five columns of another."""
+    if not refused:
+        refuse_standing_out(values, "responses", 10)
+        return
+    with pytest.raises(ConfigError, match="refuses a sealed model of responses"):
+        refuse_standing_out(values, "responses", 10)
+    refuse_standing_out(values, "responses", 1)

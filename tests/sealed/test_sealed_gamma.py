@@ -16,7 +16,7 @@ from weft.crypto.opening_pads import OpeningPads
 from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards.terms import OPEN, Terms
-from weft.solvers.sealed import party, party_curvatures
+from weft.solvers.sealed import coordinator, party, party_curvatures
 from weft.solvers.sealed.gamma_responses import REACHES, common_factor, reach_of, told_of_reach
 from weft.solvers.settings import Settings
 
@@ -141,6 +141,16 @@ def test_no_certificate_of_a_random_table_is_false(seed):
     with suppress(WeftError):
         trained = train(tiles_of(block, labels, offsets, how), offset="o", lam=lam, **asked)
         judged(trained, held(block, how), labels, lam, offsets, free)
+
+
+@pytest.mark.parametrize(("lam", "named"), [(100.0, True), (1.0, False)])
+def test_a_large_lambda_that_ends_a_run_early_is_named(lam, named, monkeypatch):
+    """Of λ = 100 one run of some finds no step from where it is, by chance."""
+    monkeypatch.setattr(coordinator._Run, "_iterate", lambda _: coordinator._NO_STEP)
+    block, labels, _ = amounts(300.0)
+    result = train(cut(block, labels, CUTS["vertical"]), lam=lam, gap=1e-9).result
+    assert result.stopped.startswith("no step leads to a point that is better")
+    assert ("leaves little but the intercept: take one below 100" in result.stopped) is named
 
 
 @pytest.fixture(scope="module")

@@ -30,6 +30,13 @@ from weft.sums.gap_certificate import Certificate
 
 #: Points that are tried before a step is given up, and how often in a run one may be too far out.
 _MOST_TRIES, _MOST_ALARMS = 12, 4
+_NO_STEP = "no step leads to a point that is better by more than rounding"
+#: From here on models of counts and amounts may end so, far from their optimum.
+_LARGE_LAMBDA = 100.0
+_LITTLE_LEFT = (
+    "; of counts and amounts such a lambda leaves little but the intercept: take one below 100, or "
+    "train with mode = 'sums'"
+)
 #: Iterations without a better bound after which a run ends.
 _MOST_IDLE = 12
 #: The same where standard errors are wanted, of which a certified gap says little for a tiny λ.
@@ -239,6 +246,8 @@ class _Run:
             if self._iteration >= MOST_GRADIENTS:
                 why, over = f"{MOST_GRADIENTS} gradients", True
             why = why or self._iterate()
+            if why == _NO_STEP and self._exponential and lam >= _LARGE_LAMBDA:
+                why += _LITTLE_LEFT
             if why:
                 self.result.stopped = why
                 return over
@@ -262,7 +271,7 @@ class _Run:
                     f"scores leave ±{self._guard.series.reach:g}, the most that sealed training "
                     "can hold; raise lambda, or train with mode = 'sums'"
                 )
-        return "no step leads to a point that is better by more than rounding"
+        return _NO_STEP
 
     def _active(self) -> Ints:
         """Problems to go on with: all of them where their vectors serve for another λ."""

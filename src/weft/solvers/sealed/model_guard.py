@@ -34,6 +34,10 @@ _UNEVEN = (
     "refuses weights of which so few samples have nearly all that a sealed model would tell their "
     "rows; make weights more even, bring more samples, or agree on allow_exposure = true"
 )
+_STANDS_OUT = (
+    "refuses a sealed model of {} that are alike but for those of fewer samples than min_batch, "
+    "nearly, whose rows it would tell; cut the largest, or leave such samples out"
+)
 
 
 def told_by_model(table: WholeTable, party: int, targets: int, *, labelled: bool) -> Told:
@@ -106,3 +110,23 @@ def refuse_uneven(told: Told, weights: Floats, least: int, *, wide: bool) -> Non
         asked = 0 if wide else ROWS_PER_NUMBER * numbers
         if alike < max(min(least, len(rows)), asked) * (1 - 1e-9):
             raise ConfigError(_UNEVEN)
+
+
+def refuse_standing_out(values: Floats, what: str, least: int) -> None:
+    """Refuse responses, or what offsets make of means, of which few samples have nearly all.
+
+    A slope is as large as a response is far from its mean: where a few are far off, a model is
+    about their rows, and where all others are alike, it says whose they are. Of k < ``least``
+    samples all others shall have a fifth of 1 / (k + 1) of all squares, of a single one a tenth:
+    less than of columns, since columns explain what is large in many responses.
+
+    Parameters
+    ----------
+    values
+        By sample; how far each is from the middle one counts.
+    """
+    squares = np.sort((values - np.median(values)) ** 2)[::-1] if len(values) else values
+    total, count = float(squares.sum()), np.arange(1, min(least, len(squares) + 1))
+    parts = np.cumsum(squares)[: len(count)] > (1.0 - 0.2 / (count + 1)) * total
+    if total > 0 and parts.any():
+        raise ConfigError(_STANDS_OUT.format(what))

@@ -206,6 +206,7 @@ class SealedParty(WeighedShares):
         if not context.wide_models:
             refuse_wide(told)
         self._check_weights(told)
+        self._check_responses()
         context.foresee_models(told)
 
     def _mask_table(self, message: TablesRequest) -> TablesReply:

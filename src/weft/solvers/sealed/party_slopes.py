@@ -23,6 +23,7 @@ from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSSES, AnySeries
 from weft.solvers.sealed.fold_rows import FoldRows, with_fold
 from weft.solvers.sealed.gamma_responses import GAMMA
 from weft.solvers.sealed.masked_sine_kernels import add_cosines, add_waves, blocks_of
+from weft.solvers.sealed.model_guard import refuse_standing_out
 from weft.solvers.sealed.party_shares import DealtShares, noise
 from weft.solvers.sealed.phase_order import PhaseOrder
 from weft.solvers.sealed.ring_products import encoded
@@ -77,6 +78,23 @@ class SlopeShares(PhaseOrder):
             self._labels = self._labels - offsets
         else:
             self._offsets = offsets[:, 0]
+
+    def _check_responses(self) -> None:
+        """Object to responses, and to offsets, of which few samples have nearly all.
+
+        Each by itself: whoever tells offsets would find responses by runs that are refused.
+        """
+        least = self._context.min_batch
+        if not self._responses or least <= 1:
+            return
+        for column in self._context.labels[self._counted].T:
+            refuse_standing_out(column, "responses", least)
+        if self._context.given is not None:
+            for offsets in self._context.given.offset[self._counted].T:
+                # Slopes have e^o of a mean, and of a gamma model y e^−o.
+                sign = -1.0 if self._gamma else 1.0
+                means = offsets if self._squared else np.exp(sign * (offsets - offsets.mean()))
+                refuse_standing_out(means, "offsets", least)
 
     @property
     def _largest_label(self) -> float:
