@@ -9,7 +9,6 @@ there are samples, one set of labels fits, and a reduced basis of a lattice has 
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -22,16 +21,9 @@ from weft.data.tile import Tile
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN, Terms
-from weft.solvers.base import WITHHELD
 from weft.solvers.sealed import party_curvatures
-from weft.solvers.sealed.gradient_guard import (
-    digits_told,
-    label_digits,
-    response_digits,
-    tells_gradient,
-    tells_of_few,
-)
 from weft.solvers.sealed.party_second_moments import SealedMomentsParty
+from weft.solvers.sealed.second_moment_guard import label_digits, tells_gradient
 from weft.solvers.sealed.table_positions import Place, WholeTable
 from weft.solvers.settings import Settings
 
@@ -41,20 +33,18 @@ GUESSES = (3e-6, 3e-5, 3e-4)
 _DELTA = QQ(99, 100)
 
 
-def trained(rows, columns, terms, level=0.0, values=2, **asked):
+def trained(rows, columns, terms, level=0.0, **asked):
     """A reader with all columns, and one who has nothing but the labels."""
     rng = np.random.default_rng(1)
     block = rng.normal(size=(rows, columns))
     chances = expit(level + 0.15 * block @ rng.normal(size=columns))
     labels = (rng.random(rows) < chances).astype(int)
-    if values > 2:
-        labels = rng.integers(values, size=rows)
     ids, names = [f"i{n}" for n in range(rows)], [f"c{j:02d}" for j in range(columns)]
     tiles = {
         "reader": [Tile.make(ids, names, block)],
         "labels": [Tile.make(ids, [], np.zeros((rows, 0)), labels)],
     }
-    settings = Settings(**{"lam": LAM, "loss": "logistic", "solver": "sealed", "gap": 1e-6} | asked)
+    settings = Settings(lam=LAM, loss="logistic", solver="sealed", gap=1e-6, **asked)
     how = Preprocessing(intercept=False, scaling="none")
     found = Federation(tiles, how, terms=terms).train(settings)
     order = [list(found.model.features).index(name) for name in names]
@@ -103,7 +93,7 @@ def test_a_gradient_would_tell_labels_that_the_model_does_not(monkeypatch, recor
     scores = block.T @ expit(block @ weights)
     by_model = right(block, labels, scores + LAM * len(labels) * weights)
     assert by_model < len(labels)
-    unguarded(monkeypatch)
+    monkeypatch.setattr(party_curvatures, "tells_gradient", lambda *_, **how: True)
     *_, found, weights = trained(30, 3, OPEN, **asked)
     order = [list(found.second_moments.names).index(f"c{j:02d}") for j in range(3)]
     gradient = len(labels) * found.second_moments.gradient[0][order]
@@ -132,7 +122,7 @@ def test_large_columns_and_rare_classes_take_more_samples():
     assert tells_gradient(larger, 500, 1, largest=2.0)
     for rare, told in ((240, True), (24, False)):
         labels = np.where(np.arange(480) < rare, 1.0, -1.0)[:, None]
-        assert (label_digits(labels, 1) >= digits_told(table, 1)) is told
+        assert tells_gradient(table, 480, 1, own=label_digits(labels, 1)) is told
     # log₂ of how many ways there are, to a few digits.
     assert label_digits(labels, 2) == pytest.approx(math.log2(math.comb(480, 24)), rel=0.04)
     assert label_digits(labels[:0], 2) == math.inf
@@ -142,8 +132,12 @@ def test_large_columns_and_rare_classes_take_more_samples():
     assert label_digits(np.arange(480.0)[:, None], 2) == pytest.approx(480 * math.log2(480))
 
 
-def kept_back(monkeypatch, **replaced):
-    """The same run where labels of one class are rare, and what parties sent to readers of it."""
+@pytest.mark.parametrize("objects", ["labels", "reader"])
+def test_who_objects_to_a_gradient_keeps_it_from_all(objects, monkeypatch):
+    """By labels that are rare, or columns that are large, of which others know nothing.
+
+    No share of it goes out: who objects may be a reader, and would have the one that is missing.
+    """
     sent, made = [], SealedMomentsParty.moment_shares
 
     def sending(self, model):
@@ -152,181 +146,15 @@ def kept_back(monkeypatch, **replaced):
         return found
 
     monkeypatch.setattr(SealedMomentsParty, "moment_shares", sending)
-    for name, other in replaced.items():
-        monkeypatch.setattr(party_curvatures, name, other)
+    if objects == "reader":
+        monkeypatch.setattr(party_curvatures, "label_digits", lambda *_: math.inf)
+        monkeypatch.setattr(
+            party_curvatures, "column_size", lambda view, _: 2.0 ** (view.party * 60)
+        )
     asked = {"second_moments": ("hessian",), "iterations": 8}
     careful = msgspec.structs.replace(OPEN, min_batch=2)
     _, labels, found, _ = trained(160, 2, careful, level=-3.0, **asked)
     assert 0 < labels.sum() < 16
     assert found.second_moments.hessian is not None
     assert found.second_moments.gradient is None
-    return sent
-
-
-def test_who_has_a_large_column_keeps_a_gradient_from_all(monkeypatch):
-    """No share of it goes out: who objects may be a reader, and would have what is missing."""
-    large = {
-        "label_digits": lambda *_: math.inf,
-        "column_size": lambda view, _: 2.0 ** (view.party * 60),
-    }
-    assert kept_back(monkeypatch, **large) == [(), ()]
-
-
-def test_that_classes_are_rare_is_told_to_nobody_but_readers(monkeypatch):
-    """Who has them answers as others do, and sends as many words, which have nothing of its share.
-
-    Nothing that the coordinator sees depends on it: else a lone label holder would tell the size
-    of a class.
-    """
-    answered, spread = [], SealedMomentsParty._spread_cells
-
-    def answering(self, message):
-        reply = spread(self, message)
-        answered.append(reply.gradient)
-        return reply
-
-    monkeypatch.setattr(SealedMomentsParty, "_spread_cells", answering)
-    sent = kept_back(monkeypatch)
-    assert answered == [True, True]
-    (reader,), (labels,) = sent
-    assert (labels.error, labels.bits) == (WITHHELD, reader.bits)
-    assert labels.words.shape == reader.words.shape
-    # What they add up to is anything up to hundreds; the gradient itself is next to nothing.
-    total = (labels.words + reader.words).view(np.int64) * 2.0**-reader.bits
-    assert (np.abs(total) > 1.0).any()
-
-
-def test_responses_count_by_their_values_and_not_by_noise_around_them():
-    rng = np.random.default_rng(2)
-    amounts = rng.normal(size=(400, 1))
-    largest = float(np.abs(amounts).max())
-    # Of a normal law in levels of a 32nd of its largest value.
-    assert 4 < response_digits(amounts, largest, 2, 4.0) / 400 < 6
-    alone = response_digits(amounts, largest, 1, 4.0)
-    assert alone == response_digits(amounts, largest, 2, 4.0) / 2
-    # What scores tell counts for nothing, and where they tell nearly all, nothing does.
-    told = response_digits(amounts, largest, 2, 4.0) - response_digits(amounts, largest, 2, 0.5)
-    assert told / 400 == pytest.approx(math.log2(2 * amounts.std()))
-    assert response_digits(amounts, largest, 2, 0.05) == 0.0
-    assert response_digits(amounts, largest, 2, 0.0) == 0.0
-    assert response_digits(amounts[:0], largest, 2, 0.0) == math.inf
-    classes = (np.arange(400) < 20).astype(float)[:, None]
-    assert response_digits(classes + 1e-3 * amounts, 1.0, 2, 4.0) == 0.0
-    # One that is far from all others leaves them alike.
-    assert response_digits(np.append(amounts, [[1e6]], axis=0), 1e6, 2, 1e6) == 0.0
-
-
-@pytest.mark.parametrize(
-    ("few", "columns", "digits", "tells"),
-    [
-        (12, 1, 2.0, True),
-        (23, 1, 2.0, True),
-        (24, 1, 2.0, False),
-        (47, 1, 1.0, True),
-        (48, 1, 1.0, False),
-        (40, 2, 2.0, True),
-        (48, 2, 2.0, False),
-    ],
-)
-def test_columns_must_stand_for_many_labels(few, columns, digits, tells):
-    """Of so few rows, whatever values they have there; and not where two values are all."""
-    rng = np.random.default_rng(3)
-    cells = rng.normal(size=(300, 2 + columns))
-    cells[few:, 2:] = 0.5
-    view = SimpleNamespace(cell_holders=None, overlap="mean")
-    assert tells_of_few(view, cells, digits) is tells
-    # The same where the others are a part of what it is made of.
-    cells[:, 2] += 3 * cells[:, 0]
-    if columns == 1:
-        assert tells_of_few(view, cells, digits) is tells
-    cells[:, 2:] = cells[:, 2:] > 0.5
-    assert not tells_of_few(view, cells[:, :2], digits)
-
-
-@pytest.mark.parametrize(("values", "told"), [(2, False), (50, True)])
-def test_a_squared_loss_has_a_gradient_unless_responses_are_few_values(values, told):
-    """However open terms are: 0 and 1 have one digit, of which a column tells 24."""
-    asked = {"loss": "squared", "second_moments": ("hessian",), "iterations": 3}
-    *_, found, _ = trained(60, 2, OPEN, values=values, **asked)
-    assert found.second_moments.hessian is not None
-    assert (found.second_moments.gradient is not None) is told
-
-
-def whole_numbers(block, sums, near, off, spread):
-    """Whole numbers about ``near`` that rows add up to these sums with, of those that fit best."""
-    (rows, columns), base = block.shape, np.rint(near)
-    basis = np.zeros((rows + 1, rows + columns + 1), int)
-    basis[:rows, :rows] = 4 * np.eye(rows, dtype=int)
-    basis[:rows, rows:-1] = np.rint(4 * spread * block / off)
-    basis[rows, :rows] = np.rint(4 * (base - near))
-    basis[rows, rows:-1] = np.rint(4 * spread * (block.T @ base - sums) / off)
-    basis[rows, -1] = most = max(1, round(4 * spread))
-    exact = [[ZZ(int(x)) for x in row] for row in basis]
-    found = []
-    for row in DomainMatrix(exact, basis.shape, ZZ).lll(delta=_DELTA).to_list():
-        if abs(int(row[-1])) == most:
-            moved = np.array([int(x) for x in row[:rows]]) * int(np.sign(int(row[-1])))
-            found.append(base + np.rint((moved - basis[rows, :rows]) / 4))
-    return min(found, key=lambda each: float(np.abs(block.T @ each - sums).max()), default=base)
-
-
-def fit_squares(block, responses, terms):
-    """What a reader with all columns has of responses: the model, and X·y by the gradient."""
-    rows, columns = block.shape
-    ids, names = [f"i{n:03d}" for n in range(rows)], [f"c{j}" for j in range(columns)]
-    tiles = {
-        "reader": [Tile.make(ids, names, block)],
-        "labels": [Tile.make(ids, [], np.zeros((rows, 0)), responses)],
-    }
-    asked = {"gap": 1e-6, "iterations": 20, "second_moments": ("hessian",)}
-    settings = Settings(lam=1e-4, loss="squared", solver="sealed", **asked)
-    how = Preprocessing(intercept=False, scaling="none")
-    found = Federation(tiles, how, terms=terms).train(settings)
-    scores = block @ found.model.coef[0][[list(found.model.features).index(n) for n in names]]
-    if found.second_moments.gradient is None:
-        return scores, None
-    order = [list(found.second_moments.names).index(name) for name in names]
-    return scores, block.T @ scores - rows * found.second_moments.gradient[0][order]
-
-
-GUARDED = Terms(allow_second_moments=True)
-
-
-def unguarded(monkeypatch):
-    monkeypatch.setattr(party_curvatures, "tells_gradient", lambda *_, **how: True)
-    monkeypatch.setattr(party_curvatures, "tells_of_few", lambda *_: False)
-    monkeypatch.setattr(party_curvatures, "response_digits", lambda *_: math.inf)
-
-
-@pytest.mark.release
-def test_whole_responses_that_scores_nearly_tell_would_be_told(monkeypatch, record):
-    """Scores are right to a half: 30 of 36 by rounding. A lattice has what is left."""
-    rng = np.random.default_rng(1)
-    # As they are shared, so that sums are exact.
-    block = np.rint(rng.normal(size=(36, 3)) * 2**18) / 2**18
-    means = block @ rng.normal(size=3)
-    responses = np.rint(29.45 * means / np.abs(means).max() + 0.4 * rng.normal(size=36))
-    assert fit_squares(block, responses, GUARDED)[1] is None
-    unguarded(monkeypatch)
-    scores, sums = fit_squares(block, responses, GUARDED)
-    assert (np.rint(scores) == responses).sum() < 36
-    assert (whole_numbers(block, sums, scores, 3e-5, 0.4) == responses).all()
-    record("73", "unguarded", "gradient of 3 columns: 36 of 36 whole responses")
-
-
-@pytest.mark.release
-def test_a_column_of_few_samples_would_tell_their_responses(monkeypatch, record):
-    """One that differs in 12 of 300 samples, as `min_batch` allows: a puzzle of these alone."""
-    rng, few = np.random.default_rng(0), slice(12)
-    block = rng.normal(size=(300, 3))
-    block[:, 2] = 0.0
-    block[few, 2] = 5 * rng.choice([-1, 1], 12) * rng.uniform(0.85, 1.15, 12)
-    block = np.rint(block * 2**18) / 2**18
-    means = 1.5 + 0.5 * (block[:, :2].sum(axis=1) + 1.4 * rng.normal(size=300))
-    responses = np.clip(np.rint(means), 0, 3)
-    assert fit_squares(block, responses, GUARDED)[1] is None
-    unguarded(monkeypatch)
-    _, sums = fit_squares(block, responses, GUARDED)
-    found = whole_numbers(block[few, 2:], sums[2:], np.full(12, 1.5), 1e-5, 1.0)
-    assert (found == responses[few]).all()
-    record("73", "unguarded", "gradient of a column of 12 samples: 12 of 12 responses")
+    assert sent == [(), ()]

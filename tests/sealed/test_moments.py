@@ -78,18 +78,13 @@ def test_every_class_has_the_hessian_of_the_released_model(path):
 
 
 def test_the_hessian_of_a_squared_loss_is_the_gram_matrix_by_samples():
-    block, responses = table(classes=0, rows=400)
+    block, responses = table(classes=0)
     tiles = cut(block, responses, CUTS["vertical"])
     _, trained = train(tiles, loss="squared", lam=1e-1, second_moments=("hessian",))
     moments = trained.second_moments
     assert moments.gram is None
     (hessian,) = in_order(moments, moments.hessian)
     assert (np.abs(hessian - block.T @ block / len(block)) <= moments.hessian_error).all()
-    order = [list(moments.names).index(name) for name in NAMES]
-    gradient = block.T @ (block @ weights(trained.model)[0] - responses) / len(block)
-    off = np.linalg.norm(moments.gradient[0][order] - gradient)
-    assert off <= moments.gradient_error[0] < 1e-3
-    assert off < 1e-5
 
 
 def fitted(block, labels):
@@ -294,7 +289,7 @@ def test_a_party_makes_no_matrix_that_the_run_was_not_to_have(ask):
     federation, _ = train(cut(block, labels, CUTS["vertical"]), gap=0.5)
     half = federation.parties["a"]._half
     told = {"round": 10**6, "serial": half._serial + 1}
-    told |= {"error": 0.1, "residual": 0.0} if ask is messages.GRAM else {"number": 0, "problem": 0}
+    told |= {"error": 0.1} if ask is messages.GRAM else {"number": 0, "problem": 0}
     with pytest.raises(ProtocolError, match="that this run is not to have"):
         half.phases()[ask.name].handle(ask.request(**told))
 

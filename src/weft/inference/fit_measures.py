@@ -158,18 +158,15 @@ def _null_score(loss: Loss, totals: Totals) -> float | None:
 
 
 def _gaussian_totals(fit: FitStatistics) -> Totals | None:
-    """Of a squared loss, Σy and Σy² follow from Xᵀy = XᵀXw − s, where the slopes s are −Λw at the
-    optimum.
+    """Of a squared loss, Σy and Σy² follow from Xᵀy, and that from the optimum: Xᵀy = (XᵀX + Λ)w.
 
-    Only where there is a constant column; where no slope is told, as exactly as the model is the
-    optimum.
+    Only where there is a constant column, and as exactly as the model is the optimum.
     """
     constant = str(fit.names[-1]) == "(intercept)"
     if fit.loss.name != "squared" or fit.mean_loss is None or not constant:
         return None
     weights = np.linalg.solve(fit.to_raw, fit.coef)
-    slopes = -fit.penalty * weights if fit.slopes is None else fit.slopes
-    crossed = fit.curvature @ weights - slopes
+    crossed = (fit.curvature + np.diag(fit.penalty)) @ weights
     fitted = float(weights @ fit.curvature @ weights)
     square = 2.0 * fit.mean_loss * fit.samples + 2.0 * float(weights @ crossed) - fitted
     constant_value = float(fit.to_raw[-1, -1])

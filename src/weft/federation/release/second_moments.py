@@ -25,7 +25,6 @@ from weft.federation.messages import (
 )
 from weft.federation.model import Model
 from weft.protocol.message import malformed
-from weft.solvers.base import WITHHELD
 from weft.solvers.sealed.second_moment_guard import ALIKE
 from weft.solvers.settings import Settings
 
@@ -55,8 +54,8 @@ class SecondMoments(StaysHere):
     hessian_error, gram_error
         By how much entries may be off, in arrays of the same shape.
     gradient
-        (classes × columns) 1/N Xᵀ l'(z) there, where there is a Hessian, and so many samples that
-        it tells no labels. None: there is none.
+        (classes × columns) 1/N Xᵀ l'(z) there, where there is a Hessian that is no Gram matrix, and
+        so many samples that it tells no labels. None: there is none.
     gradient_error
         How far each is off at most, in length.
     label_sum
@@ -216,12 +215,7 @@ def _added(
 def _added_vectors(
     parts: Sequence[GradientShares | None], order: Ints
 ) -> tuple[Floats | None, Floats | None]:
-    """Vectors in the order of the model, and how far each may be off.
-
-    None, too, where a party keeps its labels to itself: its words are noise.
-    """
-    if any(part is not None and (part.errors == WITHHELD).any() for part in parts):
-        return None, None
+    """Vectors in the order of the model, and how far each may be off."""
     found = _total(parts, (len(order),), order)
     return (None, None) if found is None else (found[0][:, order], found[1])
 

@@ -109,7 +109,6 @@ _ACTIVITIES: dict[str, dict[str, str]] = {
         "sealed.keep": "Choosing the model",
         "sealed.kept_point": "The model, on shares",
         "sealed.gram": "Products of columns, on shares",
-        "sealed.gradient": "The gradient at the model, on shares",
         "sealed.bends": "Curvatures of samples, on shares",
         "sealed.weights": "Cutting curvatures, on shares",
         "sealed.sample_weights": "Weights of samples, on shares",

@@ -45,14 +45,11 @@ class ReleasedPoint(NamedTuple):
         None is farther from the centre, of a Poisson model.
     value
         Its mean loss at most.
-    vector_error
-        How far the vector that was made there may be from the gradient.
     """
 
     norm: float
     scores: float
     value: float
-    vector_error: float
 
 
 @dataclass
@@ -178,7 +175,7 @@ class CertifiedPoints:
             # The constant column is not rounded.
             norm = self.products.held_longest(cut.point) + self.errors.weights
         scores = self._scores_at.get(self._model, math.inf)
-        return ReleasedPoint(norm, scores, cut.value + cut.value_error, cut.vector_error)
+        return ReleasedPoint(norm, scores, cut.value + cut.value_error)
 
     @property
     def gap(self) -> float:

@@ -12,7 +12,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.array_types import Floats, Ints
+from weft.array_types import Ints
 from weft.crypto.primitives.seeded_words import Words
 from weft.protocol.field_visibility import (
     coefficients,
@@ -29,7 +29,6 @@ from weft.protocol.shared_fields import SumRequest
 
 _SHAPES = "sizes of cohorts, and who holds which"
 _WIDTH = record("binary digits of what is shared", alike=True)
-_RESIDUAL = numbers("root mean square of residuals, rounded down to an eighth of a power of two")
 _OFF = numbers("how far an entry of the matrix may be off")
 _PROBLEMS = record("which problems are meant", "problems", alike=True)
 
@@ -171,24 +170,7 @@ class GramRequest(SealedRequest, kw_only=True):
     """Asks for shares of XᵀX, which parties keep for who gets the model."""
 
     error: Annotated[float, _OFF]
-    residual: Annotated[float, _RESIDUAL]
     dealt: Annotated[Words | None, dealt("share of products of masks", "words")] = None
-
-
-class GramReply(Message):
-    """Whether the gradient of a squared loss goes along, if all let it: see `CellsReply`."""
-
-    gradient: Annotated[bool, record("whether it lets readers have the gradient")]
-
-
-class GradientRequest(SealedRequest, kw_only=True):
-    """Says that all parties let readers have the gradient of a squared loss at a model.
-
-    Training made it, on shares: parties keep theirs for who gets the model, with noise.
-    """
-
-    number: Annotated[int, record("under which number the model was kept", alike=True)]
-    errors: Annotated[Floats, numbers("how far gradients may be off, in length", "problems")]
 
 
 class KeptPointRequest(SealedRequest, kw_only=True):
@@ -235,7 +217,6 @@ class SampleWeightsRequest(SealedRequest, kw_only=True):
     number: Annotated[int, record("under which number the model was kept", alike=True)]
     width: Annotated[int, _WIDTH]
     rest: Annotated[int, _WIDTH]
-    residual: Annotated[float, _RESIDUAL]
 
 
 class CellsRequest(SealedRequest, kw_only=True):
@@ -332,8 +313,7 @@ SLOPES = Phase("sealed.slopes", SlopesRequest, SlopesReply)
 WEIGH = Phase("sealed.weigh", WeighRequest, SlopesReply)
 KEEP = Phase("sealed.keep", KeepRequest, Nothing)
 KEPT_POINT = Phase("sealed.kept_point", KeptPointRequest, PointReply)
-GRAM = Phase("sealed.gram", GramRequest, GramReply)
-GRADIENT = Phase("sealed.gradient", GradientRequest, Nothing)
+GRAM = Phase("sealed.gram", GramRequest, Nothing)
 BENDS = Phase("sealed.bends", BendsRequest, BendsReply)
 WEIGHTS = Phase("sealed.weights", WeightsRequest, WeightsReply)
 SAMPLE_WEIGHTS = Phase("sealed.sample_weights", SampleWeightsRequest, WeightsReply)

@@ -7,7 +7,6 @@ those that have room in products with two cells, and to more, which are multipli
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -227,31 +226,7 @@ def pearson_error(
 def gradient_noise(rows: int, widths: Widths, most_weight: float) -> int:
     """Noise of each party in Xᵀα as readers get it is even within ±2^(this − 1) units."""
     size = math.ceil(0.5 * math.log2(rows) + math.log2(most_weight))
-    return max(1, CELL_BITS + widths.slope + _GRADIENT_NOISE + size + 1)
-
-
-def squared_noise_scale(most_weight: float, largest_label: float) -> float:
-    """By how much slopes of a squared loss are larger than those of labels that are one."""
-    return most_weight * (largest_label or 1.0)
-
-
-def residual_size(bounds: TableBounds, values: Sequence[float]) -> float:
-    """The root mean square of residuals, where mean losses are ``values``, rounded down to an
-    eighth of a power of two.
-
-    That much is told to parties, whose responses have as many digits less as scores tell.
-    """
-    size = 1.0 if bounds.weighing is None else bounds.weighing.size
-    square = 2.0 * min(values) / size
-    return 2.0 ** (math.floor(4.0 * math.log2(square)) / 8) if square > 0 else 0.0
-
-
-def squared_vector(errors: Errors, vector_error: float) -> float:
-    """How far the gradient that readers get of a squared loss may be off, where the vector that
-    training made is off by as much: it has noise."""
-    bounds = errors.bounds
-    scale = squared_noise_scale(bounds.most_weight, bounds.largest_label)
-    return _told_noise(errors, scale) + vector_error
+    return CELL_BITS + widths.slope + _GRADIENT_NOISE + size + 1
 
 
 def sum_noise(width: int, weighing: Weighing | None) -> int:

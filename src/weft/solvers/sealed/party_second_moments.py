@@ -13,8 +13,6 @@ noise.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from scipy.special import gammaln
 
@@ -36,7 +34,6 @@ from weft.solvers.sealed.messages import (
     WEIGHTS,
     CellsReply,
     CellsRequest,
-    GramReply,
     GramRequest,
     HessianRequest,
     KeptPointRequest,
@@ -65,6 +62,7 @@ class SealedMomentsParty(CurvatureShares):
 
     def __init__(self, context: PartyContext, settings: Settings) -> None:
         super().__init__(context, settings)
+        self._asked_for = settings.second_moments
         #: Whether a squared loss has a Hessian that weighs samples.
         self._weighs_squares = False
         self._matrices = matrices_of(settings, context.labels.shape[1])
@@ -181,10 +179,9 @@ class SealedMomentsParty(CurvatureShares):
 
     # ── XᵀX ───────────────────────────────────────────────────────────────────────────────
 
-    def _make_gram(self, message: GramRequest) -> GramReply:
+    def _make_gram(self, message: GramRequest) -> Nothing:
         if not self._makes_gram:
             raise ProtocolError("a Gram matrix was asked for that this run is not to have")
-        self._take_residual(message.residual)
         columns = self._whole.n_columns
         dealt = self._dealt(message.dealt)
         share = dealt.take(f"{self._serial} gram", columns, columns).copy()
@@ -197,7 +194,7 @@ class SealedMomentsParty(CurvatureShares):
         if self._first:
             share += cross_products(masked, masked)
         self._gram = MomentShare(share, 2 * CELL_BITS, message.error)
-        return GramReply(gradient=self._gradient_beside_gram)
+        return Nothing()
 
     # ── Xᵀ diag(σ'(z)) X ──────────────────────────────────────────────────────────────────
 
@@ -283,16 +280,10 @@ class SealedMomentsParty(CurvatureShares):
         masked = self._hide(share - self._mask("spread", *shape))
         return CellsReply(cells=masked, gradient=self._lets_gradient)
 
-    def _take_residual(self, residual: float) -> None:
-        if not 0.0 <= residual < math.inf:
-            raise malformed("residual", "is not the size of a residual")
-        self._residual = residual
-
     @property
-    def _gradient_beside_gram(self) -> bool:
-        """The same of a squared loss whose Hessian is the Gram matrix."""
-        alone = self._squared and self._weighing is None and "hessian" in self._asked_for
-        return alone and self._lets_gradient
+    def _lets_gradient(self) -> bool:
+        """Whether it lets readers have a gradient; of a squared loss there is none."""
+        return not self._squared and self._tells_gradient(self._all_problems.classes)
 
     def _make_gradient(self, slopes: Words, dealt: Words) -> None:
         self._gradient = dealt + self._gradient_share(slopes)
@@ -333,9 +324,7 @@ class SealedMomentsParty(CurvatureShares):
         self._rests[self._kept] = MomentShare(rest, bits, message.error)
         if message.gradient and self._lets_gradient:
             bits = CELL_BITS + self._widths.slope
-            self._gradients[self._kept] = self._gradient_for_readers(
-                self._kept[1], self._gradient, bits, message.slope_error
-            )
+            self._gradients[self._kept] = MomentShare(self._gradient, bits, message.slope_error)
         self._kept, self._cut_share = None, np.zeros((0, 0), np.uint64)
         return Nothing()
 

@@ -2,7 +2,7 @@
 
 Whoever counts a sample knows its weight, and all others have a share of zero. So weights need not
 be made on shares, as curvatures are: each party splits its own into leading digits and those that
-follow, and all goes on as with curvatures, with the same guards. The gradient is that of training.
+follow, and all goes on as with curvatures, with the same guards. There is no gradient with it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from weft.solvers.sealed.messages import (
     WeightsReply,
 )
 from weft.solvers.sealed.moment_digits import FEWEST_BENDS, MOST_BENDS, split_weights
-from weft.solvers.sealed.party_squared_gradients import SquaredGradientParty
+from weft.solvers.sealed.party_second_moments import SealedMomentsParty
 from weft.solvers.sealed.table_positions import WholeTable
 
 
-class WeighedMomentsParty(SquaredGradientParty):
+class WeighedMomentsParty(SealedMomentsParty):
     """Answers the phases of sealed training and its second moments, those of weights among them."""
 
     def phases(self) -> dict[str, Answer]:
@@ -62,7 +62,6 @@ class WeighedMomentsParty(SquaredGradientParty):
             raise malformed("number", "is not that of the one model whose Hessian is made")
         if not FEWEST_BENDS <= message.width < 62 or not 0 <= message.rest <= MOST_BENDS:
             raise malformed("width", "is not one that weights can have")
-        self._take_residual(message.residual)
         self._kept, self._problems = (model, 0), np.array([0])
         self._bend_digits, self._rest_digits = message.width, message.rest
         shares = np.zeros((3, self._whole.n_rows), np.uint64)
@@ -79,5 +78,3 @@ class WeighedMomentsParty(SquaredGradientParty):
     def _make_gradient(self, slopes: Words, dealt: Words) -> None:
         if not self._squared:
             super()._make_gradient(slopes, dealt)
-        elif self._kept is not None:
-            self._gradient = self._gradient_at(*self._kept)

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from weft.crypto.primitives.seeded_words import Words
 from weft.errors import ConfigError
 from weft.solvers.sealed.certified_points import ReleasedPoint
@@ -25,7 +23,6 @@ from weft.solvers.sealed.messages import (
     BENDS,
     CELLS,
     CUT_RATIOS,
-    GRADIENT,
     GRAM,
     HESSIAN,
     KEPT_POINT,
@@ -38,7 +35,6 @@ from weft.solvers.sealed.messages import (
     BendsRequest,
     CellsRequest,
     CutRatiosRequest,
-    GradientRequest,
     GramRequest,
     HessianRequest,
     KeptPointRequest,
@@ -62,9 +58,7 @@ from weft.solvers.sealed.moment_digits import (
     hessian_error,
     pearson_error,
     pearson_width,
-    residual_size,
     rest_width,
-    squared_vector,
     weighed_gram_error,
     weight_width,
 )
@@ -143,16 +137,13 @@ class MomentExchange(SealedExchange):
             The series in whose reach all of its scores lie.
         """
         weighed = self.errors.bounds.weighing is not None
-        told = False
         if settings.second_moments and self._squared and weighed:
-            self._weighed_gram(number, points[0])
+            self._weighed_gram(number)
         # Else the Hessian of a squared loss is the Gram matrix, by the number of samples.
         elif settings.second_moments and (
             "gram" in settings.second_moments or settings.loss in ALIKE
         ):
-            told = self.gram(points)
-        if told:
-            self._gradients(number, points)
+            self.gram()
         if "hessian" in settings.second_moments and settings.loss == GAMMA:
             self._kept_point(number, 0)
             self._pearson(level, points[0])
@@ -172,50 +163,28 @@ class MomentExchange(SealedExchange):
         most = min(self._holdings.row_holders, self._holdings.column_holders)
         return max(most, 2 * (most - 1))
 
-    def gram(self, points: Sequence[ReleasedPoint]) -> bool:
-        """Let parties make shares of XᵀX: one round trip.
-
-        Returns whether all let readers have the gradient of a squared loss, too.
-        """
+    def gram(self) -> None:
+        """Let parties make shares of XᵀX: one round trip."""
         error = gram_error(self.errors.bounds, self._cell_holders)
         sent = self._deal(lambda: self._dealer.gram(self._serial + 1))
-        values = [point.value for point in points]
-        residual = residual_size(self.errors.bounds, values) if self._squared else 0.0
-        replies = self._ask(
-            GRAM,
-            lambda p, n: GramRequest(
-                round=n, serial=self._serial, error=error, residual=residual, dealt=sent(p)
-            ),
-        )
-        return all(reply.gradient for reply in replies.values())
-
-    def _gradients(self, number: int, points: Sequence[ReleasedPoint]) -> None:
-        """Let parties keep shares of gradients that training made: one round trip."""
-        off = np.array([squared_vector(self.errors, point.vector_error) for point in points])
         self._ask(
-            GRADIENT,
-            lambda p, n: GradientRequest(round=n, serial=self._serial, number=number, errors=off),
+            GRAM,
+            lambda p, n: GramRequest(round=n, serial=self._serial, error=error, dealt=sent(p)),
         )
 
-    def _weighed_gram(self, number: int, point: ReleasedPoint) -> None:
+    def _weighed_gram(self, number: int) -> None:
         """Let parties make shares of Xᵀ diag(ω) X: three round trips."""
         bounds = self.errors.bounds
         width, error = weight_width(bounds), weighed_gram_error(bounds, self._cell_holders)
         rest = rest_width(width, bounds.most_weight)
-        residual = residual_size(bounds, [point.value])
         self._dealer.sample_weights(self._serial + 1)
         weights = self._ask(
             SAMPLE_WEIGHTS,
             lambda p, n: SampleWeightsRequest(
-                round=n,
-                serial=self._serial,
-                number=number,
-                width=width,
-                rest=rest,
-                residual=residual,
+                round=n, serial=self._serial, number=number, width=width, rest=rest
             ),
         )
-        self._spread(weights, error, squared_vector(self.errors, point.vector_error))
+        self._spread(weights, error, 0.0)
 
     def _kept_point(self, number: int, problem: int) -> None:
         """Scores of one problem of a model under masks: two round trips."""
