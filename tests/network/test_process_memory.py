@@ -6,8 +6,8 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 from contextlib import suppress
+from types import SimpleNamespace
 
 from kitted import kit_of
 
@@ -129,7 +129,8 @@ def test_garbage_is_collected_however_few_objects_there_are(monkeypatch):
         if len(looks) > 1:
             raise SystemExit
 
-    monkeypatch.setattr(time, "sleep", wait)
+    # Of that module alone: threads that other tests leave behind sleep too.
+    monkeypatch.setattr(process_memory, "time", SimpleNamespace(sleep=wait))
     Circle()
     with suppress(SystemExit):
         process_memory._collect()
