@@ -12,7 +12,7 @@ from weft.protocol.metering import Reading
 from weft_evaluation.reference_optimum import solve
 from weft_papers.hyfdca import setting_data as context
 from weft_papers.hyfdca.cases import TITLES, Case, Plan, Shares, Target
-from weft_papers.hyfdca.measure_iteration_cost import CostMeter
+from weft_papers.hyfdca.measure_iteration_cost import CostMeter, settling
 from weft_papers.hyfdca.parallel_runs import run_all
 from weft_papers.hyfdca.results_folder import ResultsFolder
 from weft_papers.hyfdca.run_case import measure, run, settings_of
@@ -125,23 +125,46 @@ def test_a_run_that_diverges_at_once_is_a_result(monkeypatch):
     assert curve.costs is None
 
 
-def test_encryption_is_that_of_whoever_encrypts_longest_in_an_iteration():
-    """Not of a party's mean over iterations in most of which it is away."""
+def _metered(turns: int, warm: int = 0) -> CostMeter:
+    """After so many iterations of 3 s, 2 of which one of two parties encrypts, in turn."""
     federation = Mock()
     parties = {name: Mock() for name in "ab"}
     for party in parties.values():
         party.encryption.seconds = 0.0
     federation.parties = parties
-    meter = CostMeter(federation)
+    meter = CostMeter(federation, warm)
     channel = Mock()
     channel.meter.phases = {}
     channel.meter.read.return_value = Reading(0, 0, 0, 0.0)
     meter.watch(channel)
-    for turn in range(13):
+    for turn in range(turns):
         channel.meter.read.return_value = Reading(turn, 0, 0, 3.0 * turn)
         parties["ab"[turn % 2]].encryption.seconds += 2.0
         meter.end_iteration()
         meter.begin_iteration()
-    costs = meter.costs()
+    return meter
+
+
+def test_encryption_is_that_of_whoever_encrypts_longest_in_an_iteration():
+    """Not of a party's mean over iterations in most of which it is away."""
+    costs = _metered(13).costs()
     assert (costs.encryption, costs.compute) == (2.0, 1.0)
     assert costs.counted == 10
+
+
+def test_iterations_before_a_run_has_settled_are_not_counted():
+    assert _metered(13, warm=9).counted == 4
+    assert not _metered(108, warm=9).enough
+    assert _metered(109, warm=9).enough
+
+
+@pytest.mark.parametrize(("parties", "fraction"), [(9, 0.1), (144, 0.5), (5000, 0.9)])
+def test_everybody_has_been_there_three_times_before_costs_are_counted(parties, fraction):
+    """Nearly: of three in turn, each misses somebody once in ten runs."""
+    third = (settling(parties, fraction) - 3) / 3
+    assert parties * (1 - fraction) ** third <= 0.1
+    assert parties * (1 - fraction) ** (third - 1) > 0.1
+
+
+def test_what_everybody_takes_part_in_settles_at_once():
+    assert settling(5, 1.0) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil, log, log1p
 from time import perf_counter
 
 import msgspec
@@ -13,6 +14,20 @@ from weft_papers.hyfdca.paper import LATENCY
 
 #: Iterations that may compile something, before anything is counted.
 _WARM = 3
+#: Iterations that say what one costs: fewer where they take longer than so many seconds.
+_COUNTED, _FEWEST, _LONG = 100, 10, 10.0
+
+
+def settling(parties: int, fraction: float) -> int:
+    """Iterations before what one costs is what the later ones do, nearly all of a long run.
+
+    When everybody has been there once, inner products are known, and each fetches all of its own
+    when it is next there: such iterations cost up to fifty times the later ones. Both take about
+    as long; the message sizes of Covertype's settings settle within three times that.
+    """
+    if fraction >= 1.0:
+        return _WARM
+    return 3 * ceil(log(10 * parties) / -log1p(-fraction)) + _WARM
 
 
 class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,10 +69,12 @@ class CostMeter:
     ----------
     federation
         That runs.
+    warm
+        Iterations before the first that is counted.
     """
 
-    def __init__(self, federation: Federation) -> None:
-        self._federation = federation
+    def __init__(self, federation: Federation, warm: int = _WARM) -> None:
+        self._federation, self._warm = federation, max(_WARM, warm)
         self._channel: Channel | None = None
         self._seen = 0
         self._skip = False
@@ -75,7 +92,7 @@ class CostMeter:
     def end_iteration(self) -> None:
         """An iteration is over."""
         self._seen += 1
-        if self._seen > _WARM and not self._skip:
+        if self._seen > self._warm and not self._skip:
             now = self._reading()
             self._spent = [s + b - a for s, a, b in zip(self._spent, self._last, now, strict=True)]
             pairs = zip(self._encrypting, self._by_party(), strict=True)
@@ -85,7 +102,7 @@ class CostMeter:
 
     def begin_iteration(self, *, skip: bool = False) -> None:
         """The next iteration begins; it may have to be skipped, since a run saves itself in it."""
-        if self._seen >= _WARM:
+        if self._seen >= self._warm:
             self._encrypting = self._by_party()
         self._last, self._skip = self._reading(), skip
 
@@ -95,6 +112,11 @@ class CostMeter:
             return 1e-3 + latency
         slowest, total, wall, trips, _ = (spent / self.counted for spent in self._spent)
         return slowest + max(0.0, wall - total) + latency * trips
+
+    @property
+    def enough(self) -> bool:
+        """Whether the averages over what was counted say what an iteration costs."""
+        return self.counted >= _COUNTED or (self.counted >= _FEWEST and self._spent[2] > _LONG)
 
     def costs(self) -> Costs | None:
         """Averages over all that was counted; None: too little was run to say."""

@@ -30,7 +30,7 @@ from weft_evaluation.model_tracking import Follower
 from weft_papers.hyfdca.cases import Case, Method, Target
 from weft_papers.hyfdca.equal_time import ends_of
 from weft_papers.hyfdca.evaluation_points import Points
-from weft_papers.hyfdca.measure_iteration_cost import CostMeter, Costs
+from weft_papers.hyfdca.measure_iteration_cost import CostMeter, Costs, settling
 from weft_papers.hyfdca.paper import BASELINES
 from weft_papers.hyfdca.replayed_averaging import ReplayedAveraging
 from weft_papers.hyfdca.replayed_hyfdca import ReplayedHyfdca
@@ -44,8 +44,6 @@ Progress = Callable[[int, int], None]
 _UNLIMITED = 10**9
 #: About how many iterations the solver takes that Weft chooses.
 _AUTO_ITERATIONS = 50
-#: Iterations that say what one costs, where only that is wanted.
-_COUNTED = 20
 #: Settings that say which run it is.
 _TELLING = ("solver", "local", "iic", "participation", "options", "certify_every", "lam", "seed")
 _LOCAL_METHODS: tuple[Method, Method] = ("hyfdca", "safe")
@@ -130,14 +128,14 @@ def run(
 
 
 def measure(case: Case) -> Costs | None:
-    """What an iteration of a case costs, from its first ones; None: it diverges before."""
+    """What an iteration of a case costs when its run has settled; None: it diverges before."""
     data = setting_data(case.data, case.setting, unit_rows=case.method == "unit", seed=case.seed)
     federation = _federation(data)
-    meter = CostMeter(federation)
+    meter = CostMeter(federation, settling(case.setting.count, case.setting.fraction))
 
     def follow(record: Record) -> None:
         meter.end_iteration()
-        if meter.counted >= _COUNTED:
+        if meter.enough:
             raise _Enough
         meter.begin_iteration()
 
