@@ -28,7 +28,7 @@ from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.kits.open_kit import Kit
 from weft.network.linear_job import LinearJob
 from weft.network.presence_replay import Missed, Moment, Presence, ReplayedPresence
-from weft.network.run_description import LinearTask
+from weft.network.submitted_task import LinearTask
 from weft.privacy.agreement import Consent, read_roster
 from weft_examples import network_demo_sealed as sealed
 from weft_examples.followed_run import LONG, followed

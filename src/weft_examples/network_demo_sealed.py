@@ -16,7 +16,7 @@ from weft.crypto.keys import load_all
 from weft.errors import ProtocolError
 from weft.federation.model import load_model
 from weft.network.kits.engine_settings import COORDINATOR
-from weft.network.run_description import LinearTask
+from weft.network.submitted_task import LinearTask
 from weft.privacy.agreement import Consent, read_roster
 from weft_examples.followed_run import LONG, followed
 from weft_examples.local_cluster import LocalCluster

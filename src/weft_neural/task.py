@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from weft.network.run_description import Task
+from weft.network.submitted_task import Task
 from weft.protocol.recording_file import Head
 from weft_neural.settings import NeuralSettings
 

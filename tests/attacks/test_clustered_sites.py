@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.inference.row_statistics import matrices_in, row_statistics, slopes_in
+from weft.inference.party_sums_for_standard_errors import matrices_in, row_sums, slopes_in
 from weft.losses import get_loss
 
 SITES, ROWS, COLUMNS = 5, 200, 4
@@ -22,7 +22,7 @@ def told(site):
     cells = np.column_stack([rng.normal(size=(ROWS, COLUMNS - 1)), np.ones(ROWS)])
     outcome = np.where(rng.random(ROWS) < 0.4, 1.0, -1.0)
     scores, none, one = 0.5 * cells[:, 0] - 0.3, np.zeros(ROWS), np.ones(ROWS)
-    numbers = row_statistics(cells, scores, outcome, none, one, LOGISTIC, "clustered")
+    numbers = row_sums(cells, scores, outcome, none, one, LOGISTIC, "clustered")
     return numbers, slopes_in(numbers, COLUMNS)
 
 

@@ -15,7 +15,7 @@ from solving import best_errors
 
 import weft.federation.rare_samples as rare_samples
 import weft.federation.training_labels as training_labels
-import weft.solvers.subspace.vector_guard as vector_guard
+import weft.solvers.subspace.dual_vector_min_batch as dual_vectors
 from weft.errors import WeftError
 from weft.guards import Terms
 from weft.guards.min_batch import SeenBatches
@@ -58,7 +58,7 @@ def by_hash(ids, group, least, folds, seed):
 
 def without_fix(patch) -> None:
     patch.setattr(training_labels, "large_folds_of", by_hash)
-    patch.setattr(vector_guard, "SeenBatches", LastOnly)
+    patch.setattr(dual_vectors, "SeenBatches", LastOnly)
     patch.setattr(
         rare_samples, "in_rare_class", lambda group, target, least: np.zeros(len(group), bool)
     )

@@ -23,7 +23,7 @@ from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
 from weft.guards import Terms
 from weft.inference.coefficient_summary import Summary
-from weft.inference.fit_statistics import FitStatistics
+from weft.inference.sums_for_standard_errors import FitStatistics
 from weft.privacy.agreement import Consent
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.evaluation_settings import EvaluationSettings

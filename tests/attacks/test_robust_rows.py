@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from weft.errors import ConfigError
-from weft.inference.row_statistics import matrices_in, row_statistics, weights_of_rows
+from weft.inference.party_sums_for_standard_errors import matrices_in, row_sums, weights_of_rows
 from weft.losses import get_loss
 from weft.solvers.sealed.second_moment_guard import (
     refuse_combinations,
@@ -34,7 +34,7 @@ def test_a_row_that_is_far_off_shows_in_the_difference_and_is_refused(seed):
     cells, scores, counts = party(seed, scale=2.0, more=12.0)
     one, none = np.ones(ROWS), np.zeros(ROWS)
     table = np.column_stack([cells, one])
-    sums = row_statistics(table, scores, counts, none, one, POISSON, "robust")
+    sums = row_sums(table, scores, counts, none, one, POISSON, "robust")
     curved, squared = matrices_in(sums, 6)
     guess = np.linalg.eigh(squared - curved)[1][:, -1]
     # What a reader who knows the others' parts has: most of the row, in five cells of ROWS · 5.
@@ -56,7 +56,7 @@ def test_rows_that_are_not_far_off_pass_and_stay_unknown(seed):
     for weights in weights_of_rows(scores, counts, one, POISSON, "robust"):
         refuse_few_weighed(cells, weights, LEAST, 2)
     table = np.column_stack([cells, one])
-    sums = row_statistics(table, scores, counts, np.zeros(ROWS), one, POISSON, "robust")
+    sums = row_sums(table, scores, counts, np.zeros(ROWS), one, POISSON, "robust")
     curved, squared = matrices_in(sums, 6)
     guess = np.linalg.eigh(squared - curved)[1][:, -1]
     assert np.abs(guess[:5] / guess[5] - cells[0]).max() > 0.5 * np.abs(cells[0]).max()

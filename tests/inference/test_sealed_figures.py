@@ -18,8 +18,8 @@ from weft.data import Table, load
 from weft.errors import DataError
 from weft.guards.terms import OPEN, Terms
 from weft.inference.certified_distance import certify
-from weft.inference.fit_statistics import FitStatistics
 from weft.inference.identifiability import refuse_collinear, refuse_unidentified
+from weft.inference.sums_for_standard_errors import FitStatistics
 from weft.losses import Logistic
 from weft.solvers.sealed.digit_widths import CELL_BITS
 

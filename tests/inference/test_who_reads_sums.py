@@ -17,11 +17,11 @@ from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.federation.local_federation import Federation
 from weft.federation.messages import StatisticsShare
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.federation.release import reader, statistics_party
+from weft.federation.release import reader, standard_errors_party
 from weft.federation.release.statistics_shares import masked_words, opened
 from weft.guards.terms import OPEN, Terms
-from weft.inference.fit_statistics import FitStatistics
-from weft.inference.row_statistics import matrices_in
+from weft.inference.party_sums_for_standard_errors import matrices_in
+from weft.inference.sums_for_standard_errors import FitStatistics
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.settings import Settings
 
@@ -84,14 +84,14 @@ def test_the_words_of_all_parties_are_their_numbers_exactly() -> None:
 def test_recorded_messages_hold_no_sum_in_the_clear() -> None:
     """The coordinator carries letters: no number of a party's statistics is in any message."""
     seen: list[Floats] = []
-    made = statistics_party.row_statistics
+    made = standard_errors_party.row_sums
 
     def spy(*told: Any) -> Floats:
         seen.append(made(*told))
         return seen[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(statistics_party, "row_statistics", spy)
+        patch.setattr(standard_errors_party, "row_sums", spy)
         federation = Federation(
             {name: (tile,) for name, tile in sites().items()},
             Preprocessing(scaling="standard", intercept=True),

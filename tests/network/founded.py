@@ -18,9 +18,9 @@ from weft.network.credentials import Credential
 from weft.network.join_settings import JoinSettings, read_settings, write_settings
 from weft.network.kits.open_kit import Kit
 from weft.network.open_site import open_site
-from weft.network.run_description import LinearTask
 from weft.network.run_progress import Progress
 from weft.network.secure_session import SecureSite, SecureTransport
+from weft.network.submitted_task import LinearTask
 from weft.protocol import Failure
 from weft.solvers.settings import Settings
 

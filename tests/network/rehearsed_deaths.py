@@ -25,12 +25,12 @@ from weft.network import clock as network_clock
 from weft.network.coordinator_run import coordinate_run
 from weft.network.envelope import End, Hello, Work, decode_envelope
 from weft.network.kits.certificates import Authority
-from weft.network.run_description import LinearTask, Task
 from weft.network.run_party import OpenedParty
 from weft.network.run_progress import Progress
 from weft.network.run_results import RESULTS
 from weft.network.site_endpoint import Site
 from weft.network.site_models import ModelSavingParty
+from weft.network.submitted_task import LinearTask, Task
 from weft.network.transport_interface import Stopped
 from weft.privacy.agreement import Limits
 from weft.report.page.phase_names import activity_of

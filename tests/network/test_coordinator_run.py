@@ -8,8 +8,8 @@ import pytest
 from weft.errors import ConfigError, PartyAway, ProtocolError
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.network import coordinator_run as running
-from weft.network.run_description import LinearTask
 from weft.network.run_progress import Progress
+from weft.network.submitted_task import LinearTask
 from weft.solvers.settings import Settings
 from weft.storage.atomic_files import StorageError
 

@@ -41,8 +41,8 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN
 from weft.network.prediction_job import read_scores, sign_prediction
 from weft.network.presence_replay import Presence, ReplayedPresence
-from weft.network.run_description import CheckTask, DescribeTask, PredictTask
 from weft.network.run_results import PRESENCE
+from weft.network.submitted_task import CheckTask, DescribeTask, PredictTask
 from weft.privacy.agreement import Consent, Limits
 from weft.solvers.settings import Settings
 from weft_examples.repeated_run import Drawn, repeat_run

@@ -19,7 +19,7 @@ from weft.federation.description import described_as
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN
 from weft.network.describe_job import make_correlation_run, read_description
-from weft.network.run_description import DescribeTask
+from weft.network.submitted_task import DescribeTask
 from weft.solvers.settings import Settings
 
 PARTIES = ("north", "south", "west")

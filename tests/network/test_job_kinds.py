@@ -21,12 +21,12 @@ from weft.network.coordinator_run import coordinate_run
 from weft.network.installed_job_kinds import JOB_KINDS, job_kind_of, read_task
 from weft.network.job_kind import JobKind, WrittenBy
 from weft.network.network_channel import Timeouts
-from weft.network.run_description import Task
 from weft.network.run_progress import Progress, Report
 from weft.network.run_results import RESULTS
 from weft.network.site_member import SiteMember
 from weft.network.site_models import ModelSavingParty
 from weft.network.status_text import report_text
+from weft.network.submitted_task import Task
 from weft.network.submitter_results import write_out
 from weft.network.task_from_config import task_of
 from weft.plugins import _Added

@@ -23,8 +23,8 @@ from weft.federation.joint_prediction import predict_scores
 from weft.federation.model import Model
 from weft.guards.terms import OPEN
 from weft.network.prediction_job import SealedScores, read_scores, sign_prediction
-from weft.network.run_description import PredictTask
 from weft.network.run_results import RESULTS
+from weft.network.submitted_task import PredictTask
 from weft.privacy.agreement import Consent, Limits
 from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import LocalChannel

@@ -26,7 +26,6 @@ from weft.network.exposure_metrics import ExposureMetrics
 from weft.network.kits.open_kit import Kit
 from weft.network.metrics_text import Metric, single, write_metrics
 from weft.network.process_pulse import SeenSite
-from weft.network.run_description import LinearTask
 from weft.network.run_figures import (
     GapCurve,
     GapPoint,
@@ -39,6 +38,7 @@ from weft.network.run_figures import (
 from weft.network.run_index import IndexedRun
 from weft.network.run_progress import Progress, Report
 from weft.network.site_metrics import Traffic, run_metrics
+from weft.network.submitted_task import LinearTask
 from weft.privacy.ledger.ledger_file import read_books
 from weft.solvers.settings import Settings
 from weft.storage.atomic_files import StorageError

@@ -31,7 +31,6 @@ from weft.network.engine.engine_internals import open_no_local_port
 from weft.network.join_settings import JoinSettings, exclusive_use, read_settings, write_settings
 from weft.network.kits.open_kit import Kit
 from weft.network.open_site import open_site
-from weft.network.run_description import LinearTask
 from weft.network.run_index import RunIndex
 from weft.network.run_progress import Report
 from weft.network.run_queue import QueueLimits, Submission
@@ -39,6 +38,7 @@ from weft.network.serve_settings import read_serve_settings, write_serve_setting
 from weft.network.site_member import load_member
 from weft.network.site_models import ModelSavingParty
 from weft.network.status_text import report_text
+from weft.network.submitted_task import LinearTask
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.base import Record
 from weft.solvers.settings import Settings

@@ -13,9 +13,9 @@ from weft.errors import ProtocolError
 from weft.network import run_results
 from weft.network.linear_job import LinearJob
 from weft.network.presence_replay import Presence
-from weft.network.run_description import LinearTask
 from weft.network.run_progress import Progress
 from weft.network.run_results import HISTORY, SUMMARY, write_run_results
+from weft.network.submitted_task import LinearTask
 from weft.network.submitter_results import write_out
 from weft.network.submitter_visible_figures import HISTORY as HISTORY_COLUMNS
 from weft.network.submitter_visible_figures import LINEAR, PATH, told_of

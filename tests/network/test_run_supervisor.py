@@ -16,9 +16,9 @@ from weft.network.engine.run_supervisor import Supervisor
 from weft.network.engine.write_job import FORGETS, task_file, write_job
 from weft.network.installed_job_kinds import read_task
 from weft.network.kits.open_kit import Kit
-from weft.network.run_description import LinearTask
 from weft.network.run_progress import Progress, Report
 from weft.network.run_queue import Submission
+from weft.network.submitted_task import LinearTask
 from weft.protocol import Failure
 from weft.solvers.base import Record
 from weft.solvers.settings import Settings

@@ -42,8 +42,8 @@ from weft.network.coordinator_snapshots import CoordinatorSnapshots
 from weft.network.envelope import Failed, Work, Worked, decode_envelope, decode_reply
 from weft.network.presence_replay import ReplayedPresence
 from weft.network.randomness_store import RandomnessStore
-from weft.network.run_description import LinearTask
 from weft.network.run_snapshots import SNAPSHOT
+from weft.network.submitted_task import LinearTask
 from weft.privacy.ledger.ledger_file import Book
 from weft.solvers.algorithm_choice import ALGORITHMS
 from weft.solvers.settings import Settings

@@ -20,10 +20,10 @@ from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.federation.check_messages import CHECK_FILES
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN, Terms
-from weft.network.check_job import read_check
 from weft.network.envelope import Work
-from weft.network.run_description import CheckTask
 from weft.network.site_member import load_member
+from weft.network.submitted_task import CheckTask
+from weft.network.weft_check_job import read_check
 from weft.privacy.agreement import Limits, SitePolicy
 from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import Nothing

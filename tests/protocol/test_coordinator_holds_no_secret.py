@@ -24,7 +24,7 @@ from weft.crypto import coordinator_adder as adder_module
 from weft.crypto.ciphers.bfv_scheme import BfvSecret, _unpack
 from weft.crypto.ciphers.paillier_scheme import PaillierSecret
 from weft.crypto.keys import load_all
-from weft.crypto.pads import pad_chains as chain_module
+from weft.crypto.pads import pads_under_totals as chain_module
 from weft.crypto.pads.pad_streams import Streams
 from weft.crypto.party_key_pairs import Identity
 from weft.crypto.party_run_keys import Keyring

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from weft.network.run_description import CheckTask
+    from weft.network.submitted_task import CheckTask
 
 
 def check_over_network(config: Path, kit: Path, resume: str | None, *, json: bool) -> None:
@@ -17,9 +17,9 @@ def check_over_network(config: Path, kit: Path, resume: str | None, *, json: boo
     require_engine()
     from weft.cli.submit_and_follow import followed_run
     from weft.config.read_config import read_config
-    from weft.network.check_job import make_check, read_check
     from weft.network.kits.open_kit import Kit
     from weft.network.task_from_config import parties_of
+    from weft.network.weft_check_job import make_check, read_check
 
     opened = Kit.open(kit, "submitter")
     plan = read_config(config, deployed=True)

@@ -126,7 +126,7 @@ def refused_statistics(
 ) -> list[tuple[str, str]]:
     """Whose rows sums for standard errors would tell, alone or with those of earlier runs."""
     from weft.errors import ConfigError
-    from weft.federation.release.statistics_party import StatisticsGuard
+    from weft.federation.release.standard_errors_party import StatisticsGuard
 
     found: list[tuple[str, str]] = []
     for name, party in federation.parties.items():

@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from weft.config.read_config import Config
-    from weft.network.run_description import DescribeTask, LinearTask
+    from weft.network.submitted_task import DescribeTask, LinearTask
 
 #: Files of an output folder.
 _VALUES, _PAGE = "description.json", "description.html"
@@ -182,7 +182,7 @@ def show_description(told: dict[str, Any]) -> None:
 
     from weft.cli.console import say
     from weft.privacy.ledger.exposure_text import item
-    from weft.report.described_numbers import level_rows, number_rows, outcome_rows, remarks
+    from weft.report.description_text import level_rows, number_rows, outcome_rows, remarks
 
     say(
         f"{told['name']}: {len(told['parties'])} parties, {told['samples']:,} samples, "

@@ -180,7 +180,7 @@ def _drop(kit: Kit, run: str) -> None:
     from weft.cli.console import say
     from weft.network.discard_run import leave_run
     from weft.network.join_settings import exclusive_use
-    from weft.network.run_description import check_run
+    from weft.network.submitted_task import check_run
 
     with exclusive_use(kit):
         leave_run(kit.home, check_run(run))

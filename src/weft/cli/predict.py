@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from weft.data.tile import Tile
     from weft.federation.model import Model
     from weft.federation.predictions import Predictions
-    from weft.network.run_description import PredictTask
+    from weft.network.submitted_task import PredictTask
 
 
 def predict(

@@ -156,7 +156,7 @@ def _forget(kit: Path, run: str | None) -> None:
     """``weft stop --forget``."""
     from weft.cli.console import say
     from weft.errors import ConfigError
-    from weft.network.run_description import check_run
+    from weft.network.submitted_task import check_run
 
     if run is None:
         raise ConfigError("name the run that is to be given up; weft status lists them")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from weft.config.federation_config import FederationConfig
     from weft.network.kits.open_kit import Kit
-    from weft.network.run_description import Task
     from weft.network.run_progress import Report
+    from weft.network.submitted_task import Task
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def followed_run(
     from weft.network.engine.admin_session import Session
     from weft.network.engine.run_supervisor import Supervisor
     from weft.network.installed_job_kinds import job_kind_of
-    from weft.network.run_description import check_run
+    from weft.network.submitted_task import check_run
     from weft.network.task_from_config import new_run
 
     run = new_run(config) if resume is None else check_run(resume)

@@ -15,14 +15,14 @@ from weft.crypto.party_run_keys import Keyring
 from weft.crypto.replay_log import RandomnessLog
 from weft.data.tile import Tile
 from weft.errors import ProtocolError
-from weft.federation.group_levels import group_levels
+from weft.federation.evaluation_groups import evaluation_groups
 from weft.federation.messages import ModelSlice, ReleaseRequest, StartRequest
 from weft.federation.model import Model
 from weft.federation.party_checkpoints import PartyCheckpoints
 from weft.federation.party_holdings import PartyHoldings
 from weft.federation.party_ledger import PartyLedger
 from weft.federation.release.noised_weights import NoiseSize, NoisyRelease
-from weft.federation.release.statistics_party import StatisticsGuard, StatisticsParty
+from weft.federation.release.standard_errors_party import StatisticsGuard, StatisticsParty
 from weft.federation.sealed_run_terms import SealedSeat
 from weft.federation.training_data import TrainingData
 from weft.guards.model_noise import row_bound
@@ -195,7 +195,7 @@ class PartyTraining:
             bias=data.bias,
             given=data.given(settings),
             offset=message.offset,
-            group_levels=group_levels(
+            group_levels=evaluation_groups(
                 self._consent.name, self._tiles(), view, settings.evaluation.groups
             ),
             draws=self._draws,

@@ -19,8 +19,8 @@ import numpy as np
 from scipy.special import softmax
 
 from weft.array_types import Floats
-from weft.inference.fit_statistics import Totals
-from weft.inference.row_statistics import weighed_products
+from weft.inference.party_sums_for_standard_errors import weighed_products
+from weft.inference.sums_for_standard_errors import Totals
 from weft.losses import Loss
 
 #: What stands for a Pearson χ² without a bound.

@@ -9,8 +9,8 @@ import numpy as np
 from scipy.special import gammaln, xlogy
 
 from weft.array_types import Floats
-from weft.inference.fit_statistics import FitStatistics, Totals
 from weft.inference.requirements import FIXED_DISPERSION
+from weft.inference.sums_for_standard_errors import FitStatistics, Totals
 from weft.losses import LOG_LINKED, Loss
 
 

@@ -25,8 +25,8 @@ import numpy as np
 from weft.array_types import Floats
 from weft.errors import DataError
 from weft.inference.certified_distance import slope_of
-from weft.inference.fit_statistics import Certified, FitStatistics
 from weft.inference.identifiability import refuse_collinear
+from weft.inference.sums_for_standard_errors import Certified, FitStatistics
 
 #: Beyond this t, curvature at the optimum may be another than that which is known.
 _FARTHEST = 0.5

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Ints
 from weft.crypto.key_messages import AxisSeeds, SeedBoxes, SeedPlan
-from weft.crypto.pads.pad_chains import Holders
+from weft.crypto.pads.pads_under_totals import Holders
 from weft.errors import ProtocolError
 from weft.matching.cohort_sheets import TAG
 from weft.matching.cohorts import Axis

@@ -17,9 +17,9 @@ from weft.network.discard_run import SUBMITTER, TASK, check_owner, delete_folder
 from weft.network.installed_job_kinds import job_kind_of, read_task
 from weft.network.job_kind import FinishedRun
 from weft.network.network_channel import NetworkChannel, Timeouts
-from weft.network.run_description import Task
 from weft.network.run_progress import IterationRecord, Progress
 from weft.network.run_results import RESULTS
+from weft.network.submitted_task import Task
 from weft.network.transport_interface import Transport
 from weft.protocol.recording_file import MESSAGES, Recorder
 from weft.storage.atomic_files import locked, write_private

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from weft.network.job_kind import FinishedRun, OnIteration, RunKind, WrittenBy
 from weft.network.linear_job import check_consent, open_party, told_of_config
 from weft.network.presence_replay import Presence
-from weft.network.run_description import DescribeTask, LinearTask
 from weft.network.run_results import PRESENCE, undamaged
+from weft.network.submitted_task import DescribeTask, LinearTask
 from weft.protocol import Channel
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from weft.network.network_channel import SETUP_PHASES
 from weft.network.presence_replay import Presence
-from weft.network.run_description import Task
 from weft.network.run_progress import IterationRecord
+from weft.network.submitted_task import Task
 from weft.protocol import Channel
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from weft.network.job_kind import FinishedRun, JobKind, OnIteration, WrittenBy
-from weft.network.run_description import LinearTask, TrainingTask
 from weft.network.run_results import FILES, ReturnedResults, write_run_results
+from weft.network.submitted_task import LinearTask, TrainingTask
 from weft.protocol import Channel
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import msgspec
 from weft.errors import ConfigError, ProtocolError
 from weft.network.job_kind import FinishedRun, OnIteration, RunKind, WrittenBy
 from weft.network.presence_replay import Presence
-from weft.network.run_description import PredictTask
 from weft.network.run_results import PRESENCE, undamaged
+from weft.network.submitted_task import PredictTask
 from weft.prepared_types import prepared
 from weft.protocol import Channel
 

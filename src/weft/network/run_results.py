@@ -17,7 +17,7 @@ import pandas as pd
 from weft.errors import DataError, ProtocolError
 from weft.federation.release.coordinator import Outcome
 from weft.network.presence_replay import Presence
-from weft.network.run_description import LinearTask
+from weft.network.submitted_task import LinearTask
 from weft.network.submitter_visible_figures import HISTORY as HISTORY_COLUMNS
 from weft.network.submitter_visible_figures import LINEAR, PATH, listed, roughened, told_of
 from weft.prepared_types import prepared

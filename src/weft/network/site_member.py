@@ -28,7 +28,7 @@ from weft.errors import ConfigError, DataError
 from weft.federation.model import Model, load_model
 from weft.guards.terms import OPEN, Terms
 from weft.network.installed_job_kinds import job_kind_of, told_task
-from weft.network.run_description import TrainingTask
+from weft.network.submitted_task import TrainingTask
 from weft.privacy.agreement import Consent, SignedRoster, SitePolicy, read_roster
 from weft.privacy.agreement.roster_pins import RosterPins
 from weft.privacy.ledger.run_booking import Ledger

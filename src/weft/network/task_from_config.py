@@ -9,7 +9,7 @@ from secrets import token_hex
 from weft.config.federation_config import FederationConfig
 from weft.errors import ConfigError
 from weft.network.installed_job_kinds import kind_of_config
-from weft.network.run_description import Task
+from weft.network.submitted_task import Task
 
 
 def new_run(config: FederationConfig) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from weft.array_types import Flags, Ints, Slots
 from weft.crypto.ciphers.block_format import NOTHING, Carried, pad_id_of
 from weft.crypto.coordinator_adder import Adder
-from weft.crypto.pads.pad_chains import runs_of
+from weft.crypto.pads.pads_under_totals import runs_of
 from weft.protocol.message import Message
 from weft.protocol.shared_fields import PadIds
 from weft.sums.coordinator_totals import Totals, timed

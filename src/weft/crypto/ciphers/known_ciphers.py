@@ -19,7 +19,7 @@ def new_cipher(name: str) -> Cipher:
         # Loaded by those who use them: their schemes bring large libraries.
         from weft.crypto.ciphers.homomorphic_ciphers import BfvCipher, PaillierCipher
 
-        return BfvCipher() if name == BfvCipher.name else PaillierCipher()
+        return {kind.name: kind for kind in (BfvCipher, PaillierCipher)}[name]()
     return _KINDS[name]()
 
 

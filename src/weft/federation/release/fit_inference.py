@@ -24,10 +24,15 @@ from weft.inference.class_statistics import (
     contrasts,
 )
 from weft.inference.coefficient_summary import Summary
-from weft.inference.fit_statistics import FitStatistics, Totals
 from weft.inference.last_step import without_stand_in
+from weft.inference.party_sums_for_standard_errors import (
+    matrices_in,
+    numbers_of,
+    slopes_in,
+    totals_in,
+)
 from weft.inference.requirements import CANONICAL, Kind
-from weft.inference.row_statistics import matrices_in, numbers_of, slopes_in, totals_in
+from weft.inference.sums_for_standard_errors import FitStatistics, Totals
 from weft.losses import Loss
 from weft.matching.id_normalization import normal_features
 from weft.protocol.message import malformed

@@ -39,7 +39,7 @@ from weft.network.run_queue import Submission, in_order
 from weft.prepared_types import prepared
 
 if TYPE_CHECKING:
-    from weft.network.run_description import Task
+    from weft.network.submitted_task import Task
 
 #: Seconds to get a session.
 _LOGIN = 10.0

@@ -13,8 +13,8 @@ from weft.network.engine.startup_checks import Unreachable, wait_for_coordinator
 from weft.network.engine.stored_jobs import WAITING
 from weft.network.installed_job_kinds import job_kind_of
 from weft.network.kits.open_kit import Kit
-from weft.network.run_description import Task
 from weft.network.run_progress import Report
+from weft.network.submitted_task import Task
 
 #: Seconds between two questions about progress.
 _ASK = 0.5

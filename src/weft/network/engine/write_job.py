@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from weft.network.kits.open_kit import Kit
 
 if TYPE_CHECKING:
-    from weft.network.run_description import Task
+    from weft.network.submitted_task import Task
 
 #: Topic of questions about progress, and the file that says how the run ended.
 PROGRESS, OUTCOME = "weft.progress", "outcome.json"

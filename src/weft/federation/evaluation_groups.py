@@ -14,7 +14,7 @@ from weft.matching.id_normalization import normal_features
 from weft.matching.party_view import PartyView
 
 
-def group_levels(
+def evaluation_groups(
     party: str, tiles: Sequence[Tile], view: PartyView, groups: Mapping[str, Sequence[float]]
 ) -> Ints | None:
     """(rows × columns named) which of the listed values a sample has; their number: none of them.

@@ -24,13 +24,13 @@ from weft.inference.class_statistics import (
     class_statistics,
     weights_of_class_rows,
 )
-from weft.inference.requirements import Kind, refuse_few_samples, refuse_few_sites
-from weft.inference.row_statistics import (
+from weft.inference.party_sums_for_standard_errors import (
     matrices_of,
     numbers_of,
-    row_statistics,
+    row_sums,
     weights_of_rows,
 )
+from weft.inference.requirements import Kind, refuse_few_samples, refuse_few_sites
 from weft.matching.party_view import PartyView
 from weft.solvers.base import InferringHalf
 from weft.solvers.sealed.reader_groups import ROWS_PER_NUMBER, Told, unions
@@ -269,7 +269,7 @@ class StatisticsParty:
             self._refuse_few_weighed(
                 counted, weights_of_rows(z, some[0], some[2], loss, self._kind)
             )
-        values = row_statistics(x, z, *some, loss, self._kind)
+        values = row_sums(x, z, *some, loss, self._kind)
         assert len(values) == numbers_of(self._width, loss, self._kind)
         return values
 

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.special import gammaln, xlogy
 
 from weft.array_types import Floats
-from weft.inference.fit_statistics import Totals
 from weft.inference.requirements import CANONICAL, Kind
+from weft.inference.sums_for_standard_errors import Totals
 from weft.losses import LOG_LINKED, Loss
 
 #: What stands for a Pearson χ² without a bound.
@@ -24,11 +24,11 @@ def matrices_of(loss: Loss, kind: Kind) -> int:
 
 
 def numbers_of(columns: int, loss: Loss, kind: Kind) -> int:
-    """How many numbers `row_statistics` gives: a matrix is told by its upper triangle."""
+    """How many numbers `row_sums` gives: a matrix is told by its upper triangle."""
     return len(fields(Totals)) + columns + matrices_of(loss, kind) * columns * (columns + 1) // 2
 
 
-def row_statistics(
+def row_sums(
     x: Floats, z: Floats, y: Floats, offset: Floats, weight: Floats, loss: Loss, kind: Kind
 ) -> Floats:
     """Sums over rows: `Totals`, slopes by column, then upper triangles of matrices.
@@ -58,7 +58,7 @@ def row_statistics(
 
 
 def matrices_in(numbers: Floats, columns: int) -> list[Floats]:
-    """The matrices that `row_statistics` wrote last."""
+    """The matrices that `row_sums` wrote last."""
     rest, size = numbers[len(fields(Totals)) + columns :], columns * (columns + 1) // 2
     found = []
     for begin in range(0, len(rest), size):
@@ -74,7 +74,7 @@ def slopes_in(numbers: Floats, columns: int) -> Floats:
 
 
 def totals_in(numbers: Floats) -> Totals:
-    """The totals that `row_statistics` wrote first."""
+    """The totals that `row_sums` wrote first."""
     return Totals(*numbers[: len(fields(Totals))].tolist())
 
 
