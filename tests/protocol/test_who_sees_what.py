@@ -377,9 +377,10 @@ def test_without_keys_encrypted_words_look_like_noise(long_run):
     assert len(np.unique(words)) == len(words)
     bits = np.unpackbits(words.view(np.uint8)).reshape(len(words), 64)
     sigma = 0.5 / np.sqrt(len(words))
-    assert np.abs(bits.mean(axis=0) - 0.5).max() < 5 * sigma
+    # Of 64 means and more, one would be five of them off in some runs of every ten thousand.
+    assert np.abs(bits.mean(axis=0) - 0.5).max() < 6 * sigma
     # Neighbours have nothing to do with each other either.
-    assert np.abs((bits[1:] != bits[:-1]).mean(axis=0) - 0.5).max() < 5 * sigma
+    assert np.abs((bits[1:] != bits[:-1]).mean(axis=0) - 0.5).max() < 6 * sigma
     spread = np.bincount(words.view(np.uint8), minlength=256)
     expected = spread.sum() / 256
     chi = ((spread - expected) ** 2 / expected).sum()
@@ -395,7 +396,7 @@ def test_totals_look_like_noise_too(long_run):
     small = np.abs(words.view(np.int64).astype(float)) < 2.0**49
     assert small.mean() < 2.0**-14 * 32
     bits = np.unpackbits(np.unique(words).view(np.uint8)).reshape(-1, 64)
-    assert np.abs(bits.mean(axis=0) - 0.5).max() < 5 * 0.5 / np.sqrt(len(bits))
+    assert np.abs(bits.mean(axis=0) - 0.5).max() < 6 * 0.5 / np.sqrt(len(bits))
 
 
 def test_masked_scalars_look_like_noise_and_never_come_twice(long_run):
@@ -408,7 +409,7 @@ def test_masked_scalars_look_like_noise_and_never_come_twice(long_run):
     assert len(packs) > 1000
     assert len(set(packs)) == len(packs)
     bits = np.unpackbits(np.frombuffer(b"".join(packs), np.uint8)).reshape(len(packs), -1)
-    assert np.abs(bits.mean(axis=0) - 0.5).max() < 5 * 0.5 / np.sqrt(len(packs))
+    assert np.abs(bits.mean(axis=0) - 0.5).max() < 6 * 0.5 / np.sqrt(len(packs))
 
 
 # With all ciphers in test_no_reuse.py.

@@ -25,6 +25,10 @@ from weft.solvers.sealed.party import SealedParty
 
 @pytest.fixture(scope="module")
 def run():
+    return watched_run()
+
+
+def watched_run():
     """A recorded run, all that parties opened in it, and the labels of all words drawn."""
     opened, drawn = [], Counter()
     with pytest.MonkeyPatch.context() as patch:
@@ -76,7 +80,8 @@ def test_all_that_parties_open_is_uniform(run):
             ((whole >> np.uint64(shift)) & np.uint64(15)).astype(int), minlength=16
         )
         expected = len(whole) / 16
-        assert ((counts - expected) ** 2 / expected).sum() < 50
+        # χ² of 15 degrees of freedom: above 60 once in four million times.
+        assert ((counts - expected) ** 2 / expected).sum() < 60
 
 
 def test_what_travels_is_uniform_to_the_coordinator_too(run):
@@ -94,7 +99,7 @@ def test_what_travels_is_uniform_to_the_coordinator_too(run):
     words = np.unique(np.concatenate(found))
     counts = np.bincount((words >> np.uint64(60)).astype(int), minlength=16)
     expected = len(words) / 16
-    assert ((counts - expected) ** 2 / expected).sum() < 50
+    assert ((counts - expected) ** 2 / expected).sum() < 60
 
 
 def test_no_score_slope_or_weight_is_in_anything_that_a_party_opens(run):
@@ -134,14 +139,21 @@ def test_losses_and_products_carry_noise(run):
 
 
 def test_sums_of_curvatures_carry_noise_of_every_party(run):
-    """They are right, but for what four samples could add at each."""
-    federation, trained, opened, _, block, _ = run
+    """They are right, but for what four samples could add at each.
+
+    Once in a thousand runs noise comes to less than rounding: not in two of them.
+    """
+    off = [off_by_noise(*each) for each in (run, watched_run())]
+    assert 1e-3 < max(off) < len(run[0].parties)
+
+
+def off_by_noise(federation, trained, opened, _, block, labels):
+    """How far the sum of curvatures that all parties open is from the true one."""
     (sums,) = [found for party, label, found in opened if party == 0 and label.endswith("sums")]
     slopes = expit(held(block, CUTS["overlapping"]) @ weights(trained.model)[0])
     true, told = (slopes * (1 - slopes)).sum(), sums.view(np.int64)[0]
     half = half_of(federation)
-    told = told * 2.0**-half._bend_digits
-    assert 1e-3 < abs(told - true) < len(federation.parties)
+    return abs(told * 2.0**-half._bend_digits - true)
 
 
 def half_of(federation):
