@@ -133,8 +133,12 @@ class CertifiedPoints:
 
     @property
     def _gradient(self) -> Floats:
+        return self._gradient_at(self._gradient_vector)
+
+    def _gradient_at(self, number: int) -> Floats:
+        """∇P at the point of a vector."""
         products = self.products
-        return products.unit(self._gradient_vector) + self.lam * products.held(self._point)
+        return products.unit(number) + self.lam * products.held(self._cut(number).point)
 
     @property
     def _labels(self) -> Floats:
@@ -158,6 +162,28 @@ class CertifiedPoints:
     def _at_point(self, number: int) -> float:
         cut = self._cut(number)
         return cut.value + 0.5 * self.lam * self.products.held_dot(cut.point, cut.point)
+
+    def _is_worse(self, number: int) -> bool:
+        """Whether P at the point of a vector is above that at the point in hand.
+
+        Of a squared loss P changes by ½ (∇P + ∇P')·(w' − w), in which noise is as small as the
+        step: that of P itself hides all that the last steps bring. What noise hides of the change,
+        too, the lengths of both gradients tell.
+        """
+        if not self.squared:
+            return self._at_point(number) > self._at_point(self._gradient_vector)
+        products, here, there = self.products, self._gradient, self._gradient_at(number)
+        step = products.padded(self._cut(number).point) - products.padded(self._point)
+        change = products.dot(step, here + there)
+        if abs(change) > products.dot_error(step, here + there):
+            return change > 0
+        return products.dot(there, there) > products.dot(here, here)
+
+    @property
+    def hidden(self) -> bool:
+        """Whether noise may be all that is seen of ∇P at the point in hand, of a squared loss."""
+        here = self._gradient
+        return self.squared and self.products.dot(here, here) <= self.products.dot_error(here, here)
 
     # ── what is proved ────────────────────────────────────────────────────────────────────
 

@@ -39,7 +39,8 @@ _LITTLE_LEFT = (
 )
 #: Iterations without a better bound after which a run ends.
 _MOST_IDLE = 12
-#: The same where standard errors are wanted, of which a certified gap says little for a tiny λ.
+#: The same where standard errors are wanted, of which a certified gap says little for a tiny λ, and
+#: gradients can be told from noise.
 _MOST_IDLE_FOR_ERRORS = 40
 _BETTER = 0.99
 #: Shares of a step above which it may be made shorter.
@@ -241,7 +242,9 @@ class _Run:
             done = self._iteration - begun
             why = why_stop(settings, done, history[-1]) if history else ""
             over = ends_whole_run(settings, done, why)
-            if idle >= (_MOST_IDLE if settings.inference == "none" else _MOST_IDLE_FOR_ERRORS):
+            seen = not all(problem.hidden for problem in self._problems)
+            patient = settings.inference != "none" and seen
+            if idle >= (_MOST_IDLE_FOR_ERRORS if patient else _MOST_IDLE):
                 why = "rounding and noise keep the gap from falling below this"
             if self._iteration >= MOST_GRADIENTS:
                 why, over = f"{MOST_GRADIENTS} gradients", True

@@ -377,7 +377,7 @@ class Descent(CertifiedPoints):
             del self._pairs[:-_MEMORY]
         self._since = 0 if trial.aside else self._since + 1
         stays = self.squared or trial.aside
-        if stays and self._at_point(count - 1) > self._at_point(self._gradient_vector):
+        if stays and self._is_worse(count - 1):
             # No better: but what the gradient changed by is known now, and so is another cut.
             self._prove()
             return
