@@ -222,6 +222,8 @@ def optimum(x: Floats, y: Floats, lam: float) -> Floats:
         held = x.T @ ((p * (1 - p))[:, None] * x) / len(y) + lam * np.eye(len(w))
         step = np.linalg.solve(held, x.T @ (p - y) / len(y) + lam * w)
         w -= step * min(1.0, 2.0 / max(np.abs(x @ step).max(), 1e-300))
+        if np.abs(step).max() < 1e-15 * np.abs(w).max():
+            break
     return w
 
 
