@@ -97,7 +97,8 @@ class Alphas:
 def exposed_atoms(party):
     """The rows of every group of samples that others see sums of."""
     view, half = party.view, party._half
-    group = half.rows.group if hasattr(half, "rows") else np.zeros(view.n_rows, np.int64)
+    cohorts = view.row_cohort
+    group = half.rows.atoms(cohorts) if hasattr(half, "rows") else cohorts
     for cohort in np.flatnonzero(view.exposed).tolist():
         for number in np.unique(group[view.guarded_cohort == cohort]).tolist():
             yield np.flatnonzero((view.guarded_cohort == cohort) & (group == number))

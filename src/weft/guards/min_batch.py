@@ -57,26 +57,36 @@ class MinBatch:
 
     def __init__(self, atom: Ints, least: int, kind: Ints | None = None) -> None:
         order = np.argsort(atom, kind="stable")
-        self.rows: Ints = order[np.searchsorted(atom[order], 0) :]
-        self.atoms, first = np.unique(atom[self.rows], return_index=True)
-        self.start: Ints = np.append(first, len(self.rows)).astype(np.int64)
+        rows: Ints = order[np.searchsorted(atom[order], 0) :]
+        self.atoms, first = np.unique(atom[rows], return_index=True)
+        self.start: Ints = np.append(first, len(rows)).astype(np.int64)
         self.least = least
-        #: The rows as a range, where they are one: that is far cheaper to read.
+        #: The rows as a range, where they are one: that is far cheaper to read and to keep.
         self._range: slice | None = None
-        if len(self.rows) and (np.diff(self.rows) == 1).all():
-            self._range = slice(int(self.rows[0]), int(self.rows[-1]) + 1)
+        self._rows: Ints | None = rows
+        if len(rows) and (np.diff(rows) == 1).all():
+            self._range = slice(int(rows[0]), int(rows[-1]) + 1)
+            self._rows = None
         self._kinds = _Kinds.of(
-            np.zeros(len(atom), np.int64) if kind is None else kind, self.rows, self.start, least
+            np.zeros(len(atom), np.int64) if kind is None else kind, rows, self.start, least
         )
+
+    @property
+    def rows(self) -> Ints:
+        """The local rows of the atoms, one atom after the other."""
+        if self._range is not None:
+            return np.arange(self._range.start, self._range.stop)
+        assert self._rows is not None
+        return self._rows
 
     def _values(self, vectors: Floats) -> Floats:
         """(columns × samples), atom by atom; it may share the memory of ``vectors``."""
-        if self._range is None:
-            return np.ascontiguousarray(vectors.take(self.rows, axis=0).T)
-        return np.ascontiguousarray(vectors[self._range].T)
+        if self._rows is None:
+            return np.ascontiguousarray(vectors[self._range].T)
+        return np.ascontiguousarray(vectors.take(self._rows, axis=0).T)
 
     def _put_back(self, vectors: Floats, values: Floats) -> None:
-        vectors[self.rows if self._range is None else self._range] = values.T
+        vectors[self._range if self._rows is None else self._rows] = values.T
 
     def hold_back(self, new: Floats, old: Floats) -> NDArray[np.bool_]:
         """Undo, in place, changes from ``old`` that are too few; returns which atoms."""
@@ -145,17 +155,21 @@ class SeenBatches(MinBatch):
 
     def __init__(self, atom: Ints, least: int, width: int, kind: Ints | None = None) -> None:
         super().__init__(atom, least, kind)
-        self._last = np.zeros((width, len(self.rows)))
+        samples = int(self.start[-1])
+        self._last = np.zeros((width, samples))
         #: The same for vectors that are no dual vectors: neither may stand for the other.
-        self._last_other = np.zeros((width, len(self.rows)))
-        self._kept: Singles = np.zeros((16, len(self.rows)), np.float32)
-        self._digests: Digests = np.zeros((16, len(self.atoms)), np.uint64)
-        self._sizes: Floats = np.zeros((16, len(self.atoms), 3))
+        self._last_other: Floats | None = None
+        self._kept: Singles = np.zeros((0, samples), np.float32)
+        self._digests: Digests = np.zeros((0, len(self.atoms)), np.uint64)
+        self._sizes: Floats = np.zeros((0, len(self.atoms), 3))
         self._count = 0
 
     def rows_of(self, atom: int) -> Ints:
         """The local rows of an atom, by its place among those here."""
-        return self.rows[self.start[atom] : self.start[atom + 1]]
+        begin, end = int(self.start[atom]), int(self.start[atom + 1])
+        if self._range is not None:
+            return np.arange(self._range.start + begin, self._range.start + end)
+        return self.rows[begin:end]
 
     def last_values(self, atom: int, columns: int) -> Floats:
         """(samples × columns) what an atom had in the last dual vector, for so many columns."""
@@ -191,7 +205,8 @@ class SeenBatches(MinBatch):
     def _reserve(self, new: int) -> None:
         """Room for new vectors, and for one more, the last, to try values in."""
         if self._count + new + 1 > len(self._kept):
-            room = max(2 * len(self._kept), self._count + new + 1)
+            # A quarter more than it takes: of a large table, every vector kept is worth sparing.
+            room = self._count + new + 1 + self._count // 4
             self._kept = _longer(self._kept, room, self._count)
             self._digests = _longer(self._digests, room, self._count)
             self._sizes = _longer(self._sizes, room, self._count)
@@ -217,13 +232,18 @@ class SeenBatches(MinBatch):
             self._reserve(new)
             apart = np.zeros((len(self.atoms), new), np.int64)
         values = self._values(vectors)
-        last = self._last if dual else self._last_other
+        last = self._last if dual else self._others()
         seen, kinds = (*self._seen, self._count), self._kinds.parts
         admit(values, self.start, last, *seen, self.least, *kinds, apart, held)
         if held.any():
             self._put_back(vectors, values)
         self._count += new
         return held
+
+    def _others(self) -> Floats:
+        if self._last_other is None:
+            self._last_other = np.zeros_like(self._last)
+        return self._last_other
 
     def restrain(self, vectors: Floats) -> NDArray[np.bool_]:
         """As `admit`, but nothing is kept: nobody has seen sums of these vectors yet."""

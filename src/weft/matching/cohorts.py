@@ -82,8 +82,8 @@ class Axis:
     tiles: Lists
     marked: Lists
     cohorts: Lists
-    tile_codes: tuple[Ints, ...]
-    tile_cohorts: tuple[Ints, ...]
+    tile_codes: tuple[NDArray[np.int32], ...]
+    tile_cohorts: tuple[NDArray[np.int32], ...]
     left_out: int
 
     @property
@@ -182,7 +182,6 @@ def build_axis(
     np.cumsum(np.bincount(cohort_rank[kept], minlength=len(names)), out=start[1:])
     cohort_rank[~kept] = -1
 
-    splits = np.cumsum(lengths)[:-1]
     return Axis(
         start=start,
         n_shared=int(np.diff(start)[holders.lengths > 1].sum()),
@@ -190,10 +189,16 @@ def build_axis(
         tiles=Lists.of_pairs(owner, tile[entries], len(names)),
         marked=Lists.of_pairs(owner[marked], party[marked], len(names)),
         cohorts=Lists.of_pairs(party, owner, parties),
-        tile_codes=tuple(np.split(code, splits)) if len(tokens) else (),
-        tile_cohorts=tuple(np.split(cohort_rank[code], splits)) if len(tokens) else (),
+        tile_codes=_by_tile(code, lengths),
+        tile_cohorts=_by_tile(cohort_rank[code], lengths),
         left_out=int((~kept).sum()),
     )
+
+
+def _by_tile(numbers: Ints, lengths: Ints) -> tuple[NDArray[np.int32], ...]:
+    """A number per token, tile by tile; kept for a whole run, and so in few bytes."""
+    narrow = numbers.astype(np.int32)
+    return tuple(np.split(narrow, np.cumsum(lengths)[:-1])) if len(lengths) else ()
 
 
 def _signatures(entry: Ints, first_entry: Ints) -> tuple[Ints, NDArray[np.uint64]]:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from weft.array_types import Flags, Floats, Ints
+from weft.array_types import Flags, Floats, Ints, Slots
 from weft.crypto.party_run_keys import Keyring
 from weft.crypto.primitives.wide_integers import number_bytes
 from weft.crypto.replay_log import RandomnessLog
@@ -83,7 +83,7 @@ class Held(Protocol):
 class _Sent:
     """In which order the tokens of each tile were sent, and which of its samples have labels."""
 
-    rows: list[Ints]
+    rows: list[Slots]
     columns: list[Ints]
     labelled: list[Flags]
 
@@ -293,7 +293,9 @@ class MatchingParty:
         bare = bare_ids(self.ids)
         of_bare = tokens_of(token_contents(bare, outputs), secret, "rows")
         self._sent = _Sent(
-            [part.order for part in parts], column_orders, [part.labelled for part in parts]
+            [part.order.astype(np.int32) for part in parts],
+            column_orders,
+            [part.labelled for part in parts],
         )
         counts = [len(part.rows) for part in parts]
         begins = np.cumsum(counts) - counts
@@ -372,7 +374,7 @@ class MatchingParty:
             raise ProtocolError(f"party {self._name} has sent no tokens yet; they come first")
         sent = self._sent
         view = take_places(message.view, self.ids, self.features, sent.rows, sent.columns)
-        check_labelled(view, sent.labelled)
+        check_labelled(message.view, sent.labelled)
         if (message.bias_value is not None and view.counts.any()) != (view.bias_slot >= 0):
             raise LyingView
         self._view = view

@@ -20,10 +20,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from weft.array_types import Ints
+from weft.array_types import Ints, Slots
 from weft.errors import ProtocolError
 from weft.matching.confirmed_facts import facts_of
-from weft.matching.party_view import PartyView, ToldView
+from weft.matching.party_view import PartyView, TileCohorts, ToldView
 
 Names = NDArray[np.object_]
 
@@ -35,7 +35,7 @@ def take_places(
     told: ToldView,
     ids: Sequence[Names],
     features: Sequence[Names],
-    row_orders: Sequence[Ints],
+    row_orders: Sequence[Slots],
     column_orders: Sequence[Ints],
 ) -> PartyView:
     """A view with the local slots of a party's rows and columns, and what its guards rely on.
@@ -52,6 +52,7 @@ def take_places(
     row_cohorts, column_cohorts = told.tile_row_cohorts.cut(), told.tile_column_cohorts.cut()
     return PartyView.of(
         told,
+        tile_row_cohorts=TileCohorts.of(()),
         tile_rows=_slots(_hashes(ids), row_orders, row_cohorts, told.cohort_start),
         tile_columns=_slots(_ranks(features), column_orders, column_cohorts, column_starts),
         **vars(facts_of(told)),
@@ -60,7 +61,7 @@ def take_places(
 
 def _slots(
     keys: NDArray[np.uint64] | Ints,
-    orders: Sequence[Ints],
+    orders: Sequence[NDArray[Any]],
     cohorts: Sequence[NDArray[np.int32]],
     starts: Ints,
 ) -> tuple[NDArray[np.int32], ...]:

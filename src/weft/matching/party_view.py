@@ -60,7 +60,8 @@ class ToldView(Part, kw_only=True, eq=False, dict=True):
         The most parties that hold one sample, one feature, in the whole federation.
     tile_row_cohorts, tile_column_cohorts
         Per tile: for each token, in the order in which the party sent them, the position of its
-        cohort in this view (−1: sample left out).
+        cohort in this view (−1: sample left out). From them follow the party's slots, and then
+        it forgets those of rows.
     min_batch
         How many samples of an exposed cohort must change together, if any do.
     exposed
@@ -210,17 +211,25 @@ class PartyView(ToldView, kw_only=True, eq=False, dict=True):
         """Per local row, whether this party has its label and it is trained on."""
         return self.labelled[self.row_cohort] & ~self.left_out
 
-    @cached_property
+    @property
     def guarded_cohort(self) -> Ints:
-        """Per local row, its cohort; −1: others see no sum of it, or it is left out."""
+        """Per local row, its cohort; −1: others see no sum of it, or it is left out.
+
+        Guards ask once; as long as the view it would be a vector more in memory.
+        """
         guarded = self.exposed[self.row_cohort] & ~self.left_out
         return np.where(guarded, self.row_cohort, -1).astype(np.int64)
 
     def without(self, left_out: Flags, samples: int) -> PartyView:
         """The same view, in which some samples are left out of a run over so many."""
-        kept = np.append(~left_out, False)
-        rows = tuple(np.where(kept[slots], slots, -1).astype(np.int32) for slots in self.tile_rows)
-        return replace(self, tile_rows=rows, left_out=left_out, n_samples=samples)
+        rows = self.tile_rows
+        if left_out.any():
+            kept = np.append(~left_out, False)
+            rows = tuple(np.where(kept[slots], slots, -1).astype(np.int32) for slots in rows)
+        trimmed = replace(self, tile_rows=rows, left_out=left_out, n_samples=samples)
+        # Slots and cohorts are the same: what follows from them is in memory once.
+        vars(trimmed)["row_cohort"] = self.row_cohort
+        return trimmed
 
     @classmethod
     def of(cls, told: ToldView, **found: Any) -> PartyView:

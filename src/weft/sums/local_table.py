@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numba
@@ -33,14 +34,26 @@ class LocalTable:
     """
 
     def __init__(
-        self, n_rows: int, n_columns: int, pieces: Sequence[Piece], squares: Floats
+        self, n_rows: int, n_columns: int, pieces: Sequence[Piece], squares: Floats | None = None
     ) -> None:
         self.n_rows = n_rows
         self.n_columns = n_columns
         self._pieces = pieces
-        #: Per row, this party's share of ‖x_i‖²: the sum over parties is exact without
-        #: overlapping cells and an upper bound with them.
-        self.squares = squares
+        self._squares = squares
+
+    @property
+    def squares(self) -> Floats:
+        """Per row, this party's share of ‖x_i‖².
+
+        The sum over parties is exact without overlapping cells and an upper bound with them.
+        Where nothing overlaps it is made anew from the cells: it is wanted a few times in a run.
+        """
+        if self._squares is not None:
+            return self._squares
+        squares = np.zeros((self.n_rows, 1))
+        for piece in self._pieces:
+            piece.squares(None, squares)
+        return squares
 
     def products(self, slots: Slots | None, w: Floats) -> Floats:
         """X[slots] @ w (all rows when ``slots`` is None)."""
@@ -88,10 +101,15 @@ class Piece(ABC):
         self._whole_columns = _is_range(column_slots, n_columns)
         self.row_slots = row_slots
         self.column_slots = column_slots
-        if not self._whole_rows:
-            self._row_of = np.full(n_rows, -1, np.int32)
-            kept = row_slots >= 0
-            self._row_of[row_slots[kept]] = np.flatnonzero(kept)
+        self._n_rows = n_rows
+
+    @cached_property
+    def _row_of(self) -> Slots:
+        """Per local row, its place in the block; −1: it has none. Whole tables never ask."""
+        found = np.full(self._n_rows, -1, np.int32)
+        kept = self.row_slots >= 0
+        found[self.row_slots[kept]] = np.flatnonzero(kept)
+        return found
 
     def _rows(self, slots: Slots | None) -> Slots:
         if self._whole_rows:
@@ -225,7 +243,7 @@ class SparsePiece(Piece):
 def build_table(view: PartyView, blocks: Sequence[Block], bias_value: float | None) -> LocalTable:
     """Arrange a party's blocks for its view, with overlap weights and the constant column."""
     pieces: list[Piece] = []
-    squares = np.zeros((view.n_rows, 1))
+    squares = None if view.cell_holders is None else np.zeros((view.n_rows, 1))
     shape = (view.n_rows, view.n_columns)
     for number, block in enumerate(blocks):
         rows, columns = view.tile_rows[number], view.tile_columns[number]
@@ -241,14 +259,16 @@ def build_table(view: PartyView, blocks: Sequence[Block], bias_value: float | No
         else:
             sparse = block if cell is None else _scaled(block, cell)
             piece = SparsePiece(sparse, rows, columns, *shape)
-        piece.squares(square, squares)
+        if squares is not None:
+            piece.squares(square, squares)
         pieces.append(piece)
     if bias_value is not None and view.bias.any():
         slots = np.flatnonzero(view.bias[view.row_cohort] & ~view.left_out).astype(np.int32)
         column = np.full((len(slots), 1), bias_value)
         where = np.array([view.bias_slot], np.int32)
         pieces.append(DensePiece(column, slots, where, *shape))
-        squares[slots] += bias_value**2
+        if squares is not None:
+            squares[slots] += bias_value**2
     return LocalTable(*shape, pieces, squares)
 
 

@@ -84,9 +84,10 @@ class HyfdcaState:
         #: Whether products were sent in this turn and no step was taken yet.
         self._turn_open = False
         self._iteration = 0
-        guarded = view.guarded_cohort >= 0
+        guarded = view.guarded_cohort
         kind = common_kinds(view, labels, self.loss)
-        self._guard = MinBatch(view.guarded_cohort, view.min_batch, kind) if guarded.any() else None
+        some = bool((guarded >= 0).any())
+        self._guard = MinBatch(guarded, view.min_batch, kind) if some else None
         #: α that was sent and is not that of the steps: they keep apart from it, too.
         self.aside = None if self._guard is None else SentAside(self._guard, rows)
         #: Dual vectors of another solver, in whose place this one works: α keeps apart from them.

@@ -50,9 +50,10 @@ class DualParty(RoundParty):
         self._bounded = math.isfinite(self.loss.lipschitz)
         self._alpha_wire = Wire("alpha", view.n_shared_rows, self.bounds.alpha, self.cipher)
         self._own = np.flatnonzero(view.trained_rows).astype(np.int32)
-        guarded = view.guarded_cohort >= 0
+        guarded = view.guarded_cohort
         kind = common_kinds(view, self.labels, self.loss)
-        self._guard = MinBatch(view.guarded_cohort, view.min_batch, kind) if guarded.any() else None
+        some = bool((guarded >= 0).any())
+        self._guard = MinBatch(guarded, view.min_batch, kind) if some else None
         if self._guard is not None:
             self.aside = SentAside(self._guard, view.n_shared_rows)
         # The tolerance is for shares such as 1/N, whose product with N is one only almost.

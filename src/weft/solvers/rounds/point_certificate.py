@@ -110,13 +110,13 @@ class PointParty:
         self._alpha: Floats = np.zeros((view.n_rows, classes))
         self._sum: Floats = np.zeros((view.n_columns, classes))
         self._labelled = view.trained_rows
-        guarded = view.guarded_cohort >= 0
+        guarded = view.guarded_cohort
         # What a method shows of its own dual vector in every iteration, it guards itself.
-        guards = guarded.any() and not half.dual_is_shown
+        guards = (guarded >= 0).any() and not half.dual_is_shown
         kind = kinds_of_classes(half.labels, half.loss)
         self._guard: SeenBatches | None = None
         if guards:
-            atom = np.where(self._labelled, view.guarded_cohort, -1)
+            atom = np.where(self._labelled, guarded, -1)
             self._guard = SeenBatches(atom, view.min_batch, classes, kind)
         #: a of the points that were named as shown, and of others that this party has told.
         self._shown: dict[int, Floats] = {}

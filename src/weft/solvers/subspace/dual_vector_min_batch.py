@@ -64,7 +64,7 @@ class Guard:
         """
         view = context.view
         guarded = (view.guarded_cohort >= 0) & view.trained_rows
-        every = view.row_cohort.astype(np.int64) * settings.groups + rows.group
+        every = rows.atoms(view.row_cohort)
         atom = np.where(guarded, every, -1)
         kind = rows.kinds_of_samples()
         _refuse_rare(atom, kind, view.min_batch, settings.groups)
@@ -155,8 +155,8 @@ class ToldVectors:
         guarded = (view.guarded_cohort >= 0) & ~rows.labelled
         if not guarded.any():
             return None
-        atom = view.row_cohort.astype(np.int64) * settings.groups + rows.group
-        batches = SeenBatches(np.where(guarded, atom, -1), view.min_batch, rows.width)
+        atom = np.where(guarded, rows.atoms(view.row_cohort), -1)
+        batches = SeenBatches(atom, view.min_batch, rows.width)
         batches.note(np.zeros((view.n_rows, 1)))
         return cls(batches)
 

@@ -48,7 +48,9 @@ class Rows:
         #: Shared rows with a label here; None: all of them.
         self.labelled_shared = None if len(mine) == view.n_shared_rows else mine
         self._classes = context.labels
-        self._labels = np.ascontiguousarray(context.labels[:, problems.class_of])
+        self._labels = context.labels
+        if problems.folds:
+            self._labels = np.ascontiguousarray(context.labels[:, problems.class_of])
         #: The same as problems × classes, where all classes have one loss.
         self._truth = problems.by_class(self._labels)
         self._folds = context.folds
@@ -81,15 +83,23 @@ class Rows:
             self.vectors.append([self._constant])
         self._z = self.scores(zeros.copy())
         self._target = zeros
-        # Slots within a cohort are in no order that means anything, and the same to all its
-        # holders: so every group has samples of every cohort.
-        place = np.arange(view.n_rows) - view.cohort_start[view.row_cohort]
         self._groups = settings.groups
-        #: The group of every row.
-        self.group = (place % settings.groups).astype(np.int32)
-        self._of_group = [
-            np.flatnonzero(self.group == g).astype(np.int32) for g in range(settings.groups)
-        ]
+        #: The group of every row; None: they are all in one.
+        self.group: NDArray[np.int32] | None = None
+        self._of_group: list[NDArray[np.int32]] = []
+        if settings.groups > 1:
+            # Slots within a cohort are in no order that means anything, and the same to all its
+            # holders: so every group has samples of every cohort.
+            place = np.arange(view.n_rows) - view.cohort_start[view.row_cohort]
+            self.group = (place % settings.groups).astype(np.int32)
+            self._of_group = [
+                np.flatnonzero(self.group == g).astype(np.int32) for g in range(settings.groups)
+            ]
+
+    def atoms(self, row_cohort: NDArray[np.int32]) -> Ints:
+        """A number per row for its cohort and group, from its cohort."""
+        atoms = row_cohort.astype(np.int64)
+        return atoms if self.group is None else atoms * self._groups + self.group
 
     def kinds_of_samples(self) -> Ints:
         """A number per row, equal where samples weigh the same at w = 0 in all problems."""
@@ -213,9 +223,11 @@ class Rows:
     def mixed_alpha(self, weights: Floats) -> Floats:
         """α as a mixture of dual vectors: (vectors × problems) without the anchor."""
         weights = padded(weights, len(self._duals) * self._groups)
-        if self._groups == 1 and self._duals:
+        if self.group is None and self._duals:
             return combined(self._duals, weights)
         alpha = np.zeros_like(self._z)
+        if self.group is None:
+            return alpha
         by_group = weights.reshape(len(self._duals), self._groups, -1)
         for dual, factors in zip(self._duals, by_group, strict=True):
             if factors.any():
@@ -263,7 +275,7 @@ class Rows:
         for k, part in enumerate(np.split(duals[counted], duals.shape[1] // width, axis=1)):
             values = -self._conjugates(part, labels) / self._n_samples
             for g in range(self._groups):
-                mine = values if self._groups == 1 else values[self.group[counted] == g]
+                mine = values if self.group is None else values[self.group[counted] == g]
                 out[k * self._groups + g] = mine.sum(axis=0)
         return out
 
