@@ -9,6 +9,7 @@ there are samples, one set of labels fits, and a reduced basis of a lattice has 
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -21,9 +22,15 @@ from weft.data.tile import Tile
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN, Terms
+from weft.solvers.base import WITHHELD
 from weft.solvers.sealed import party_curvatures
+from weft.solvers.sealed.gradient_guard import (
+    digits_told,
+    label_digits,
+    tells_gradient,
+    tells_of_few,
+)
 from weft.solvers.sealed.party_second_moments import SealedMomentsParty
-from weft.solvers.sealed.second_moment_guard import label_digits, tells_gradient
 from weft.solvers.sealed.table_positions import Place, WholeTable
 from weft.solvers.settings import Settings
 
@@ -33,10 +40,18 @@ GUESSES = (3e-6, 3e-5, 3e-4)
 _DELTA = QQ(99, 100)
 
 
-def trained(rows, columns, terms, level=0.0, **asked):
-    """A reader with all columns, and one who has nothing but the labels."""
+def trained(rows, columns, terms, level=0.0, few=None, **asked):
+    """A reader with all columns, and one who has nothing but the labels.
+
+    ``few``: in how many rows the last column is not zero.
+    """
     rng = np.random.default_rng(1)
     block = rng.normal(size=(rows, columns))
+    if few is not None:
+        block[:, -1] = 0.0
+        sides = rng.permutation(np.repeat([-5.0, 5.0], few // 2))
+        # As it is shared, so that sums are exact.
+        block[:few, -1] = np.rint(sides * rng.uniform(0.85, 1.15, few) * 2**18) / 2**18
     chances = expit(level + 0.15 * block @ rng.normal(size=columns))
     labels = (rng.random(rows) < chances).astype(int)
     ids, names = [f"i{n}" for n in range(rows)], [f"c{j:02d}" for j in range(columns)]
@@ -93,7 +108,7 @@ def test_a_gradient_would_tell_labels_that_the_model_does_not(monkeypatch, recor
     scores = block.T @ expit(block @ weights)
     by_model = right(block, labels, scores + LAM * len(labels) * weights)
     assert by_model < len(labels)
-    monkeypatch.setattr(party_curvatures, "tells_gradient", lambda *_, **how: True)
+    unguarded(monkeypatch)
     *_, found, weights = trained(30, 3, OPEN, **asked)
     order = [list(found.second_moments.names).index(f"c{j:02d}") for j in range(3)]
     gradient = len(labels) * found.second_moments.gradient[0][order]
@@ -122,7 +137,7 @@ def test_large_columns_and_rare_classes_take_more_samples():
     assert tells_gradient(larger, 500, 1, largest=2.0)
     for rare, told in ((240, True), (24, False)):
         labels = np.where(np.arange(480) < rare, 1.0, -1.0)[:, None]
-        assert tells_gradient(table, 480, 1, own=label_digits(labels, 1)) is told
+        assert (label_digits(labels, 1) >= digits_told(table, 1)) is told
     # log₂ of how many ways there are, to a few digits.
     assert label_digits(labels, 2) == pytest.approx(math.log2(math.comb(480, 24)), rel=0.04)
     assert label_digits(labels[:0], 2) == math.inf
@@ -132,12 +147,59 @@ def test_large_columns_and_rare_classes_take_more_samples():
     assert label_digits(np.arange(480.0)[:, None], 2) == pytest.approx(480 * math.log2(480))
 
 
-@pytest.mark.parametrize("objects", ["labels", "reader"])
-def test_who_objects_to_a_gradient_keeps_it_from_all(objects, monkeypatch):
-    """By labels that are rare, or columns that are large, of which others know nothing.
+def unguarded(monkeypatch):
+    monkeypatch.setattr(party_curvatures, "tells_gradient", lambda *_, **how: True)
+    monkeypatch.setattr(party_curvatures, "tells_of_few", lambda *_: False)
 
-    No share of it goes out: who objects may be a reader, and would have the one that is missing.
-    """
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_column_of_few_samples_would_tell_their_labels(guarded, monkeypatch, record):
+    """One that differs in 16 of 320 samples, as `min_batch` allows: a puzzle of these alone."""
+    few, terms = 16, Terms(allow_second_moments=True)
+    if not guarded:
+        unguarded(monkeypatch)
+    asked = {"second_moments": ("hessian",), "iterations": 8}
+    block, labels, found, weights = trained(320, 2, terms, few=few, **asked)
+    assert found.second_moments.hessian is not None
+    if guarded:
+        assert found.second_moments.gradient is None
+        return
+    order = [list(found.second_moments.names).index(f"c{j:02d}") for j in range(2)]
+    gradient = len(labels) * found.second_moments.gradient[0][order]
+    sums = block.T @ expit(block @ weights) - gradient
+    assert right(block[:few, 1:], labels[:few], sums[1:]) == few
+    record("73", "unguarded", f"gradient of a column of {few} samples: {few} of {few} labels")
+
+
+@pytest.mark.parametrize(
+    ("few", "columns", "digits", "tells"),
+    [
+        (12, 1, 1.0, True),
+        (47, 1, 1.0, True),
+        (48, 1, 1.0, False),
+        (90, 1, 0.5, True),
+        (96, 1, 0.5, False),
+        (80, 2, 1.0, True),
+        (96, 2, 1.0, False),
+    ],
+)
+def test_columns_must_stand_for_many_labels(few, columns, digits, tells):
+    """Of so few rows, whatever values they have there; and not where two values are all."""
+    rng = np.random.default_rng(3)
+    cells = rng.normal(size=(300, 2 + columns))
+    cells[few:, 2:] = 0.5
+    view = SimpleNamespace(cell_holders=None, overlap="mean")
+    assert tells_of_few(view, cells, digits) is tells
+    if columns == 1:
+        # The same where the others are a part of what it is made of.
+        cells[:, 2] += 3 * cells[:, 0]
+        assert tells_of_few(view, cells, digits) is tells
+    cells[:, 2:] = cells[:, 2:] > 0.5
+    assert not tells_of_few(view, cells, digits)
+
+
+def kept_back(monkeypatch, **replaced):
+    """A run where labels of one class are rare, and what parties sent to readers of it."""
     sent, made = [], SealedMomentsParty.moment_shares
 
     def sending(self, model):
@@ -146,15 +208,45 @@ def test_who_objects_to_a_gradient_keeps_it_from_all(objects, monkeypatch):
         return found
 
     monkeypatch.setattr(SealedMomentsParty, "moment_shares", sending)
-    if objects == "reader":
-        monkeypatch.setattr(party_curvatures, "label_digits", lambda *_: math.inf)
-        monkeypatch.setattr(
-            party_curvatures, "column_size", lambda view, _: 2.0 ** (view.party * 60)
-        )
+    for name, other in replaced.items():
+        monkeypatch.setattr(party_curvatures, name, other)
     asked = {"second_moments": ("hessian",), "iterations": 8}
     careful = msgspec.structs.replace(OPEN, min_batch=2)
     _, labels, found, _ = trained(160, 2, careful, level=-3.0, **asked)
     assert 0 < labels.sum() < 16
     assert found.second_moments.hessian is not None
     assert found.second_moments.gradient is None
-    assert sent == [(), ()]
+    return sent
+
+
+def test_who_has_a_large_column_keeps_a_gradient_from_all(monkeypatch):
+    """No share of it goes out: who objects may be a reader, and would have what is missing."""
+    large = {
+        "label_digits": lambda *_: math.inf,
+        "column_size": lambda view, _: 2.0 ** (view.party * 60),
+    }
+    assert kept_back(monkeypatch, **large) == [(), ()]
+
+
+def test_that_classes_are_rare_is_told_to_nobody_but_readers(monkeypatch):
+    """Who has them answers as others do, and sends as many words, which have nothing of its share.
+
+    Nothing that the coordinator sees depends on it: else a lone label holder would tell the size
+    of a class.
+    """
+    answered, spread = [], SealedMomentsParty._spread_cells
+
+    def answering(self, message):
+        reply = spread(self, message)
+        answered.append(reply.gradient)
+        return reply
+
+    monkeypatch.setattr(SealedMomentsParty, "_spread_cells", answering)
+    sent = kept_back(monkeypatch)
+    assert answered == [True, True]
+    (reader,), (labels,) = sent
+    assert (labels.error, labels.bits) == (WITHHELD, reader.bits)
+    assert labels.words.shape == reader.words.shape
+    # What they add up to is anything up to hundreds; the gradient itself is next to nothing.
+    total = (labels.words + reader.words).view(np.int64) * 2.0**-reader.bits
+    assert (np.abs(total) > 1.0).any()

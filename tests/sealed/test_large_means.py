@@ -17,6 +17,7 @@ from weft.guards.terms import Terms
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.sealed import party_slopes
 from weft.solvers.sealed.exponential_series import MOST_DOUBLINGS, ExponentialSeries
+from weft.solvers.sealed.gradient_guard import tells_gradient
 from weft.solvers.sealed.large_means import (
     BROAD,
     STEEP,
@@ -29,7 +30,7 @@ from weft.solvers.sealed.large_means import (
 from weft.solvers.sealed.party_curvatures import CurvatureShares
 from weft.solvers.sealed.party_shares import noise
 from weft.solvers.sealed.reader_groups import ROWS_PER_NUMBER
-from weft.solvers.sealed.second_moment_guard import refuse_combinations, tells_gradient
+from weft.solvers.sealed.second_moment_guard import refuse_combinations
 from weft.solvers.sealed.table_positions import Place, WholeTable
 from weft.solvers.settings import Settings
 

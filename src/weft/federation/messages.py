@@ -243,7 +243,7 @@ class GradientShares(Part):
 
     words: Annotated[NDArray[np.uint64], numbers("shares of gradients", "gradients", "columns")]
     bits: Annotated[int, record("binary digits of entries")]
-    errors: Annotated[Floats, numbers("how far gradients may be off", "gradients")]
+    errors: Annotated[Floats, numbers("how far they may be off; −1: words are noise", "gradients")]
 
 
 class SecondMomentShares(Part):

@@ -191,11 +191,16 @@ class ModelShare:
     bits: int
 
 
+#: The error of a share that its party keeps to itself.
+WITHHELD = -1.0
+
+
 @dataclass(frozen=True)
 class MomentShare:
     """A party's share of a matrix or vector over all columns, modulo 2^64 in units of 2^−``bits``.
 
-    ``error`` is how far an entry of the matrix, or the whole vector, may be off.
+    ``error`` is how far an entry of the matrix, or the whole vector, may be off; `WITHHELD` where
+    words are noise in the place of a share, so that readers have nothing.
     """
 
     words: NDArray[np.uint64]

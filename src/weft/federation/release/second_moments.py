@@ -25,6 +25,7 @@ from weft.federation.messages import (
 )
 from weft.federation.model import Model
 from weft.protocol.message import malformed
+from weft.solvers.base import WITHHELD
 from weft.solvers.sealed.second_moment_guard import ALIKE
 from weft.solvers.settings import Settings
 
@@ -215,7 +216,12 @@ def _added(
 def _added_vectors(
     parts: Sequence[GradientShares | None], order: Ints
 ) -> tuple[Floats | None, Floats | None]:
-    """Vectors in the order of the model, and how far each may be off."""
+    """Vectors in the order of the model, and how far each may be off.
+
+    None, too, where a party keeps its labels to itself: its words are noise.
+    """
+    if any(part is not None and (part.errors == WITHHELD).any() for part in parts):
+        return None, None
     found = _total(parts, (len(order),), order)
     return (None, None) if found is None else (found[0][:, order], found[1])
 

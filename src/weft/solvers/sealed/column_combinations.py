@@ -19,6 +19,8 @@ from weft.solvers.sealed.digit_widths import CELL_BITS
 _RANK = 1e-9
 #: How often rows are chosen anew for a combination of those chosen before.
 _ROUNDS = 4
+#: Rows that a search for nearly empty combinations starts from at most, of the largest leverage.
+_STARTS = 1 << 10
 #: Numbers of a projector that are in memory at once.
 _AT_ONCE = 1 << 22
 
@@ -43,6 +45,28 @@ def stands_for_few(cells: Floats, least: int, weights: Floats | None = None) -> 
         # The eigenvalues of P over some rows add up to their leverages.
         if most[min(count, len(most)) - 1] <= part:
             continue
+        step = max(1, _AT_ONCE // len(basis))
+        for begin in range(0, len(first), step):
+            if _largest_part(basis, first[begin : begin + step], count) > part:
+                return True
+    return False
+
+
+def part_of_rows(cells: Floats, rows: int, digits: float) -> bool:
+    """Whether k < ``rows`` rows have all but a part 2^−(k·``digits``) of a combination's square.
+
+    Or all of it, as far as numbers in 64 bits tell. Numbers k are as above.
+    """
+    basis = _basis(cells)
+    leverages = (basis**2).sum(axis=1)
+    order = np.argsort(leverages)[::-1]
+    most = np.cumsum(leverages[order])
+    for count in _counts(rows):
+        part = min(1.0 / (1.0 + 2.0 ** -(digits * count)), 1.0 - _RANK)
+        if most[min(count, len(most)) - 1] <= part:
+            continue
+        # One of these rows has as much as all of them have on average.
+        first = order[:_STARTS][leverages[order[:_STARTS]] > (1.0 - _RANK) * part / count]
         step = max(1, _AT_ONCE // len(basis))
         for begin in range(0, len(first), step):
             if _largest_part(basis, first[begin : begin + step], count) > part:

@@ -7,16 +7,22 @@ itself, and may keep the Hessian back.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from weft.array_types import Floats
-from weft.crypto.primitives.seeded_words import Words
+from weft.crypto.primitives.seeded_words import Words, seeded_words
 from weft.protocol.message import malformed
+from weft.solvers.base import WITHHELD, MomentShare
 from weft.solvers.party_context import PartyContext
 from weft.solvers.sealed.curvature_series import CURVATURES, CurvatureSeries
 from weft.solvers.sealed.exponential_series import ExponentialSeries
+from weft.solvers.sealed.gradient_guard import (
+    column_size,
+    digits_told,
+    label_digits,
+    tells_gradient,
+    tells_of_few,
+)
 from weft.solvers.sealed.large_means import BROAD, STEEP, MeanCaps, is_beyond, mean_counts, surely
 from weft.solvers.sealed.masked_sine_kernels import add_waves
 from weft.solvers.sealed.messages import BendsReply, BendsRequest
@@ -32,13 +38,7 @@ from weft.solvers.sealed.moment_digits import (
 from weft.solvers.sealed.party import SealedParty
 from weft.solvers.sealed.party_shares import DealtShares, noise
 from weft.solvers.sealed.ring_products import encoded
-from weft.solvers.sealed.second_moment_guard import (
-    column_size,
-    label_digits,
-    row_groups,
-    tells_gradient,
-    too_decided,
-)
+from weft.solvers.sealed.second_moment_guard import row_groups, too_decided
 from weft.solvers.sealed.sine_series import SCORE_BITS
 from weft.solvers.sealed.table_positions import WholeTable
 from weft.solvers.sealed.weight_digits import TIMES_MASKS
@@ -50,6 +50,7 @@ class CurvatureShares(SealedParty):
 
     def __init__(self, context: PartyContext, settings: Settings) -> None:
         super().__init__(context, settings)
+        self._asked_for = settings.second_moments
         #: The problem of a kept model whose Hessian is being made.
         self._kept: tuple[int, int] | None = None
         #: Leading digits of its curvatures, those that follow, and digits that are cut off them and
@@ -62,10 +63,14 @@ class CurvatureShares(SealedParty):
         self._mean_counts: dict[str, Words] = {}
         #: Of its own columns.
         self._largest_column = 0.0
+        #: Whether a gradient would tell labels of few rows by these.
+        self._columns_tell = False
 
     def _check_table(self, table: WholeTable, cells: Floats) -> None:
         super()._check_table(table, cells)
         self._largest_column = column_size(self._view, cells)
+        if "hessian" in self._asked_for and not self._squared:
+            self._columns_tell = tells_of_few(self._view, cells, self._fewest_digits)
 
     def _bends(self, message: BendsRequest) -> BendsReply:
         """Shares of σ'(z) and of σ(z) − ½ of one problem, or of e^z twice, under masks."""
@@ -205,21 +210,57 @@ class CurvatureShares(SealedParty):
             return self._log_responses[:, None]
         return self._labels if self._responses else np.where(self._labels > 0, 1.0, -1.0)
 
-    def _tells_gradient(self, problems: int) -> bool:
-        """Whether it lets readers have a gradient, which tells of labels."""
-        samples, largest = self._view.n_samples, self._largest_column
-        own = math.inf
-        if self._context.min_batch > 1:
-            own = label_digits(self._own_values, self._view.label_parties)
-        if self._gamma:
-            # An amount has more digits than a label of two classes; half of one is counted.
-            return tells_gradient(self._whole, samples, problems, 0.5, largest=largest, own=own)
-        if self._means is None:
-            return tells_gradient(self._whole, samples, problems, largest=largest, own=own)
-        # Elsewhere nobody knows how large counts are, and the smaller, the fewer digits they have.
-        known = self._constant >= 0 and self._whole.n_rows == samples
-        known = known and not self._view.left_out.any()
-        digits = self._means.label_digits
-        return known and tells_gradient(
-            self._whole, samples, problems, digits, largest=largest, own=own
+    @property
+    def _fewest_digits(self) -> float:
+        """Of a label, as it is counted; of a count or an amount, half of that of two classes."""
+        return 0.5 if self._exponential or self._gamma else 1.0
+
+    def _told_digits(self) -> float | None:
+        """The same, as far as all know how large counts are; None: nobody knows.
+
+        The smaller they are, the fewer digits they have.
+        """
+        if self._means is None or self._gamma:
+            return self._fewest_digits
+        known = self._constant >= 0 and self._whole.n_rows == self._view.n_samples
+        return self._means.label_digits if known and not self._view.left_out.any() else None
+
+    @property
+    def _lets_gradient(self) -> bool:
+        """Whether it lets readers have a gradient: by shapes and its columns, not by its labels.
+
+        Of a squared loss there is none. The coordinator is told. Nobody has a part of it unless all
+        let them: a reader that has a column which tells labels of others would have all shares but
+        its own.
+        """
+        digits, problems = self._told_digits(), self._all_problems.classes
+        if self._squared or digits is None or self._columns_tell:
+            return False
+        return tells_gradient(
+            self._whole, self._view.n_samples, problems, digits, largest=self._largest_column
         )
+
+    @property
+    def _labels_are_few(self) -> bool:
+        """Whether a gradient would tell this party's own labels, which few values are."""
+        if self._context.min_batch <= 1:
+            return False
+        own = label_digits(self._own_values, self._view.label_parties)
+        if self._weighing is not None and len(self._counted_weights):
+            # As many samples of one weight would come to the same.
+            weights = self._counted_weights
+            own *= float(weights.sum()) ** 2 / float((weights**2).sum()) / len(weights)
+        return own < digits_told(self._whole, self._all_problems.classes, self._largest_column)
+
+    def _gradient_for_readers(
+        self, problem: int, share: Words, bits: int, error: float
+    ) -> MomentShare:
+        """Its share of a gradient; where that would tell its labels, uniform words.
+
+        Of these nobody but readers learns: that a party keeps it back says that its classes are
+        rare. Without this share others are uniform, and who could have it has the labels.
+        """
+        if not self._labels_are_few:
+            return MomentShare(share, bits, error)
+        words = seeded_words(self._own_seed, f"{self._serial} withheld {problem}", *share.shape)
+        return MomentShare(words, bits, WITHHELD)

@@ -111,7 +111,9 @@ class PearsonParty(WeighedMomentsParty):
             # Slopes are 1 − r.
             slopes = np.zeros_like(crossed) - crossed - self._products_of(opened, masks)
             bits = CELL_BITS + self._ratio_digits
-            self._ratio_gradients = (MomentShare(slopes, bits, message.slope_error),)
+            self._ratio_gradients = (
+                self._gradient_for_readers(0, slopes, bits, message.slope_error),
+            )
         return Nothing()
 
     def _products_of(self, opened: Words, masks: Words) -> Words:

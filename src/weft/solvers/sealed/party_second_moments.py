@@ -62,7 +62,6 @@ class SealedMomentsParty(CurvatureShares):
 
     def __init__(self, context: PartyContext, settings: Settings) -> None:
         super().__init__(context, settings)
-        self._asked_for = settings.second_moments
         #: Whether a squared loss has a Hessian that weighs samples.
         self._weighs_squares = False
         self._matrices = matrices_of(settings, context.labels.shape[1])
@@ -280,11 +279,6 @@ class SealedMomentsParty(CurvatureShares):
         masked = self._hide(share - self._mask("spread", *shape))
         return CellsReply(cells=masked, gradient=self._lets_gradient)
 
-    @property
-    def _lets_gradient(self) -> bool:
-        """Whether it lets readers have a gradient; of a squared loss there is none."""
-        return not self._squared and self._tells_gradient(self._all_problems.classes)
-
     def _make_gradient(self, slopes: Words, dealt: Words) -> None:
         self._gradient = dealt + self._gradient_share(slopes)
 
@@ -324,7 +318,9 @@ class SealedMomentsParty(CurvatureShares):
         self._rests[self._kept] = MomentShare(rest, bits, message.error)
         if message.gradient and self._lets_gradient:
             bits = CELL_BITS + self._widths.slope
-            self._gradients[self._kept] = MomentShare(self._gradient, bits, message.slope_error)
+            self._gradients[self._kept] = self._gradient_for_readers(
+                self._kept[1], self._gradient, bits, message.slope_error
+            )
         self._kept, self._cut_share = None, np.zeros((0, 0), np.uint64)
         return Nothing()
 

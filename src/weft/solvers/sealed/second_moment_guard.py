@@ -8,11 +8,9 @@ whichever of them collude.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from scipy.special import entr
 
 from weft.array_types import Flags, Floats, Ints
 from weft.errors import ConfigError
@@ -34,10 +32,6 @@ ALIKE = ("squared", "gamma")
 #: Fewer matrices count as so many, a Hessian and a Gram matrix: a tenth as many numbers are opened
 #: as there are cells, at most.
 _FEWEST_MATRICES = 2
-#: Digits that a gradient tells of each column, in its noise, whose cells are about one: a label is
-#: one binary digit.
-_GRADIENT_BITS = 24
-
 _LEAVE_OUT = "or leave second_moments and inference out"
 _FEW_ROWS = (
     "refuses second moments of so many columns over so few samples, which would tell their rows; "
@@ -217,7 +211,7 @@ def check_moments(
     refuse_few_rows(table.n_rows - _left_out(view, table), table.n_columns, matrices)
     if least <= 1:
         return
-    whole, place = _undivided(view, cells), table.places[view.party]
+    whole, place = undivided(view, cells), table.places[view.party]
     there, seen = ~view.left_out, set[bytes]()
     if not site:
         refuse_site_alone(whole[there][:, np.arange(view.n_columns) != view.bias_slot])
@@ -253,56 +247,6 @@ def row_groups(table: WholeTable) -> list[Ints]:
             if len(group):
                 found.setdefault(group.tobytes(), group)
     return list(found.values())
-
-
-def tells_gradient(
-    table: WholeTable,
-    samples: int,
-    problems: int,
-    digits: float = 1.0,
-    *,
-    largest: float = 1.0,
-    own: float = math.inf,
-) -> bool:
-    """Whether labels are more than twice the digits that a gradient tells, and as many by table.
-
-    Whoever has all columns knows scores, and the gradient then is Σ x over samples of one class: a
-    puzzle of whole numbers, which lattices solve where it has one solution. By table, since readers
-    with labels of their own take those off.
-
-    Parameters
-    ----------
-    digits
-        Of a label, at most.
-    largest
-        Of one's own columns, see `column_size`: noise does not grow with them.
-    own
-        Of all labels that this party has, see `label_digits`.
-    """
-    each = _GRADIENT_BITS + max(0.0, math.log2(max(largest, 1.0)))
-    told = each * table.n_columns * problems
-    fewest = min((len(place.rows) for place in table.places), default=0)
-    return digits * samples >= 2 * told and digits * fewest >= told and own >= told
-
-
-def column_size(view: PartyView, cells: Floats) -> float:
-    """The largest column of this party's, as the root of its mean square."""
-    whole = _undivided(view, cells)
-    return math.sqrt(float((whole**2).mean(axis=0).max(initial=0.0))) if len(whole) else 0.0
-
-
-def label_digits(labels: Floats, holders: int) -> float:
-    """Binary digits of (rows × problems) labels, of which most being alike makes fewer.
-
-    By how often each value is there: a class, a count or an amount. Half of them where nobody else
-    has any, who would have as many.
-    """
-    if not len(labels):
-        return math.inf
-    counts = [np.unique(column, return_counts=True)[1] for column in labels.T]
-    most = max((float(entr(many / len(labels)).sum()) for many in counts), default=0.0)
-    each = most / math.log(2.0)
-    return len(labels) * each / (2.0 if holders == 1 else 1.0)
 
 
 def too_decided(
@@ -368,7 +312,7 @@ def _left_out(view: PartyView, table: WholeTable) -> int:
     return max(table.n_rows - view.n_samples, int(view.left_out.sum()))
 
 
-def _undivided(view: PartyView, cells: Floats) -> Floats:
+def undivided(view: PartyView, cells: Floats) -> Floats:
     """Cells as they are in the table, where each of several holders brings a part of them."""
     if view.cell_holders is None or view.overlap != "mean":
         return cells

@@ -1,0 +1,88 @@
+"""When a gradient at a released model tells its readers labels: puzzles of sums, and who objects.
+
+Whoever has all columns knows scores, and the gradient then is Σ x over samples of one class, or
+Σ x·y of counts: a puzzle of whole numbers, which lattices solve where it has one solution. So
+labels must have more digits than it tells, all of them, those of each party and those of the rows
+that a column stands for.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.special import entr
+
+from weft.array_types import Floats
+from weft.matching.party_view import PartyView
+from weft.solvers.sealed.column_combinations import part_of_rows
+from weft.solvers.sealed.second_moment_guard import undivided
+from weft.solvers.sealed.table_positions import WholeTable
+
+#: Digits that a gradient tells of each column, in its noise, whose cells are about one: a label is
+#: one binary digit.
+_GRADIENT_BITS = 24
+
+
+def digits_told(table: WholeTable, problems: int, largest: float = 1.0) -> float:
+    """Of labels by a gradient; ``largest`` of one's own columns, see `column_size`: noise does not
+    grow with them."""
+    each = _GRADIENT_BITS + max(0.0, math.log2(max(largest, 1.0)))
+    return each * table.n_columns * problems
+
+
+def tells_gradient(
+    table: WholeTable, samples: int, problems: int, digits: float = 1.0, *, largest: float = 1.0
+) -> bool:
+    """Whether labels of so many ``digits`` have twice those that a gradient tells, and as many by
+    table, since readers with labels of their own take those off."""
+    told = digits_told(table, problems, largest)
+    fewest = min((len(place.rows) for place in table.places), default=0)
+    return digits * samples >= 2 * told and digits * fewest >= told
+
+
+def column_size(view: PartyView, cells: Floats) -> float:
+    """The largest column of this party's, as the root of its mean square."""
+    whole = undivided(view, cells)
+    return math.sqrt(float((whole**2).mean(axis=0).max(initial=0.0))) if len(whole) else 0.0
+
+
+def tells_of_few(view: PartyView, cells: Floats, digits: float) -> bool:
+    """Whether a combination of one's own columns stands for rows whose labels it would tell.
+
+    A combination whose square k rows have all of but a part 4⁻ᵇ tells b digits about their labels,
+    what others add being unknown, and no more than a column does; they have k times ``digits``,
+    which shall be twice as many. Columns of two values tell how many of each label there are, and
+    no more. Several columns that are the same elsewhere tell together of rows where they differ.
+    """
+    whole = undivided(view, cells)
+    several = np.array([len(np.unique(column)) > 2 for column in whole.T], bool)
+    whole = whole[:, several]
+    if not whole.size:
+        return False
+    rows = math.ceil(2 * _GRADIENT_BITS / digits)
+    if part_of_rows(whole, rows, digits):
+        return True
+    usual = np.array([_most_common(column) for column in whole.T])
+    flags = whole != usual
+    within = (flags.T.astype(float) @ ~flags) == 0  # (j, k): where j is unusual, k is.
+    return bool((flags.sum(axis=0) < rows * within.sum(axis=0)).any())
+
+
+def _most_common(column: Floats) -> float:
+    values, counts = np.unique(column, return_counts=True)
+    return float(values[counts.argmax()])
+
+
+def label_digits(labels: Floats, holders: int) -> float:
+    """Binary digits of (rows × problems) labels, of which most being alike makes fewer.
+
+    By how often each value is there: a class, a count or an amount. Half of them where nobody else
+    has any, who would have as many.
+    """
+    if not len(labels):
+        return math.inf
+    counts = [np.unique(column, return_counts=True)[1] for column in labels.T]
+    most = max((float(entr(many / len(labels)).sum()) for many in counts), default=0.0)
+    each = most / math.log(2.0)
+    return len(labels) * each / (2.0 if holders == 1 else 1.0)
