@@ -40,8 +40,9 @@ from weft.sums.scalar_sums import add_scalars, over_attending, pack_scalars
 from weft.sums.scaling_and_certificate_messages import RowNormsReply, RowNormsRequest
 from weft.sums.shared_slot_layout import Layout
 
-#: Power iteration ends when its estimate changes by less than this, relatively …
+#: Power iteration ends when its estimate changes by less than this, relatively, after so many …
 TOLERANCE = 1e-3
+FEWEST_ROUNDS = 4
 #: … and the estimate, which approaches from below, is raised by this factor.
 MARGIN = 1.1
 MOST_ROUNDS = 500
@@ -227,7 +228,8 @@ def find_omega(
         (square,) = add_scalars(replies, "squares", 1, messages) or [0.0]
         if round_:
             estimate = math.sqrt(square / last_square) / scale if last_square > 0 else 0.0
-            if square <= 0 or (round_ > 3 and abs(estimate - before) < TOLERANCE * estimate):
+            settled = abs(estimate - before) < TOLERANCE * estimate
+            if square <= 0 or (settled and round_ >= FEWEST_ROUNDS):
                 break
             before = estimate
             scale = 1.0 / estimate
