@@ -250,6 +250,15 @@ def test_help_waits_for_no_numbers():
     assert not heavy
 
 
+#: What a training of sums with tokens of ids does without: curves, halves of sealed training, and
+#: the commands of others.
+ELSEWHERE = {
+    *("weft.crypto.primitives.ristretto", "weft.crypto.primitives.multiscalar"),
+    *("weft.matching.oprf_party", "weft.solvers.sealed.coordinator", "weft.solvers.sealed.party"),
+    *("weft_neural.commands", "weft_papers.reproduce_command"),
+}
+
+
 def test_training_loads_no_scikit_learn_no_plots_and_no_other_cipher(tmp_path):
     rows = [(f"s{i}", i % 7, (3 * i) % 5, i % 2) for i in range(60)]
     for name, cells in (("a", rows[:30]), ("b", rows[30:])):
@@ -262,9 +271,12 @@ def test_training_loads_no_scikit_learn_no_plots_and_no_other_cipher(tmp_path):
         '[[party]]\nname = "a"\nfile = "a.csv"\n[[party]]\nname = "b"\nfile = "b.csv"\n'
     )
     out = tmp_path / "results"
-    heavy, _ = heavy_modules(COMMAND, "train", str(tmp_path / "config.toml"), "--out", str(out))
+    command = ("train", str(tmp_path / "config.toml"), "--out", str(out))
+    heavy, loaded = heavy_modules(COMMAND, *command)
     assert (out / "report.html").exists()
     assert heavy <= {"numpy", "pandas", "pyarrow", "numba", "scipy"}
+    assert all((ROOT.parent / f"{name.replace('.', '/')}.py").exists() for name in ELSEWHERE)
+    assert not ELSEWHERE & loaded
 
 
 @cache

@@ -9,8 +9,10 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 from weft import __version__, load_model
+from weft.cli import _alone, command_line
 from weft.cli.console import ProgressLine
 from weft.data import load, write_tile
 from weft_examples.demo import NAME
@@ -221,3 +223,14 @@ def test_every_command_teaches_with_an_example(weft, command):
     outcome = weft(command, "--help")
     assert outcome.code == 0
     assert f"Example: weft {command}" in outcome.out
+
+
+def test_a_command_that_is_loaded_alone_says_what_it_says_among_all():
+    (every, _), runner = command_line(), CliRunner()
+    for words in (["check", "--help"], ["check", "--nonsense"], ["check"]):
+        alone, among = (
+            runner.invoke(app, words, prog_name="weft") for app in (_alone("check"), every)
+        )
+        assert (alone.output, alone.exit_code) == (among.output, among.exit_code)
+    # Groups, and the commands of plug-ins, come with all the others.
+    assert [_alone(name) for name in ("keys", "demo", "data_list", "chekc", "--help")] == [None] * 5

@@ -30,7 +30,7 @@ from weft.solvers.rounds.party import RoundParty
 METHODS = {
     name: algorithm
     for name, algorithm in ALGORITHMS.items()
-    if issubclass(algorithm.coordinator, RoundCoordinator)
+    if isinstance(algorithm.coordinator(), RoundCoordinator)
 }
 #: Further runs of a method, which take other paths through it.
 VARIANTS = {

@@ -6,6 +6,7 @@ import gc
 import shlex
 import sys
 from collections.abc import Sequence
+from copy import copy
 from functools import cache
 from typing import Annotated, Any, NoReturn
 
@@ -124,6 +125,21 @@ def command_line() -> tuple[typer.Typer, tuple[str, ...]]:
     return _app, problems
 
 
+def _alone(name: str) -> typer.Typer | None:
+    """The command line with one command of Weft's own; None: there is no such command.
+
+    Typer looks at the parameters of all commands before it runs one of them, and plug-ins take time
+    to load: together as long as it takes to train on a small table.
+    """
+    own = (c for c in _app.registered_commands if c.name is None)
+    found = [c for c in own if c.callback is not None and c.callback.__name__ == name]
+    if not found:
+        return None
+    one = copy(_app)
+    one.registered_commands, one.registered_groups = found, []
+    return one
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; a user's mistake is one sentence on stderr and exit code 2."""
     # Loading libraries makes hundreds of thousands of objects that stay: with the interpreter's
@@ -131,8 +147,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     gc.set_threshold(50_000)
     try:
         given = sys.argv[1:] if arguments is None else list(arguments)
+        alone = _alone(given[0]) if given else None
+        app, problems = command_line() if alone is None else (alone, ())
         # Reports say with which command they can be had again.
-        app, problems = command_line()
         code = app(given, prog_name="weft", standalone_mode=False, obj=shlex.join(["weft", *given]))
     except WeftError as error:
         _stop(str(error))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pandas as pd
@@ -52,13 +52,16 @@ from weft.matching.messages import (
     ViewReply,
     ViewRequest,
 )
-from weft.matching.oprf_party import Known, Oblivious
 from weft.matching.party_slot_order import take_places
 from weft.matching.party_view import PartyView
 from weft.matching.tile_tokens import TileTokens, token_contents
 from weft.matching.tokens import tokens_of
 from weft.protocol import Answer, Nothing, answer, answers
 from weft.protocol.message import malformed
+
+if TYPE_CHECKING:
+    # Curves, and the library for them, are loaded where ids are matched so, and nowhere else.
+    from weft.matching.oprf_party import Known, Oblivious
 
 Names = NDArray[np.object_]
 
@@ -230,6 +233,8 @@ class MatchingParty:
         if self._oblivious is not None:
             # Else a key holder could be made to forget whom it has answered.
             raise ProtocolError(f"party {self._name} has begun to match already; start a new run")
+        from weft.matching.oprf_party import Oblivious
+
         rows = sum(len(ids) for ids in self.ids)
         self._oblivious = Oblivious(self._keys, message.run, rows, self._known, self._draws)
         self._keyring.announce(message.run)

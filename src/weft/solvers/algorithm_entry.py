@@ -37,6 +37,8 @@ class Algorithm:
 
     Attributes
     ----------
+    coordinator, party
+        Make the two halves; the classes themselves, or functions that load them when a run begins.
     options
         What only this algorithm reads, as ``[solver.options]`` of a config.
     reads
@@ -116,7 +118,7 @@ class Algorithm:
     """
 
     name: str
-    coordinator: type[Coordinator]
+    coordinator: Callable[[], Coordinator]
     party: PartyFactory
     about: str
     options: type[msgspec.Struct] = NoOptions

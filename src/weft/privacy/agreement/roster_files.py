@@ -13,7 +13,6 @@ import msgspec
 from weft.crypto.keys.load_keys import read_identity
 from weft.crypto.keys.public_keys import check_names
 from weft.crypto.party_key_pairs import PublicIdentity
-from weft.crypto.primitives.oprf import matching_key
 from weft.crypto.secret_bytes import KEY_BYTES
 from weft.errors import ConfigError, WeftError
 from weft.guards.terms import Terms
@@ -78,6 +77,9 @@ class _RosterFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def card_of(folder: Path, party: str) -> Card:
     """The card of a party whose private keys are in a folder of keys."""
+    # Whoever only reads cards does without curves.
+    from weft.crypto.primitives.oprf import matching_key
+
     identity = read_identity(folder, party)
     card = Card.of_public(party, identity.public)
     return msgspec.structs.replace(card, matching_key=Hex(matching_key(identity).public))

@@ -22,7 +22,6 @@ import msgspec
 
 from weft.crypto.keys.public_keys import check_names
 from weft.crypto.party_key_pairs import SIGNATURE_BYTES, Identity, PublicIdentity
-from weft.crypto.primitives.oprf import matching_key
 from weft.crypto.secret_bytes import KEY_BYTES
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import Terms
@@ -227,6 +226,9 @@ class SignedRoster:
 
     def signed_by(self, name: str, identity: Identity) -> SignedRoster:
         """The roster with one more signature; ``identity`` must be the one that it lists."""
+        # Whoever only reads rosters does without curves.
+        from weft.crypto.primitives.oprf import matching_key
+
         if name not in self.members:
             raise ConfigError(
                 f"'{name}' is no member of '{self.charter.federation}', which has "

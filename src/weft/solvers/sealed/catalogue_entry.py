@@ -8,11 +8,11 @@ from weft.errors import ConfigError
 from weft.guards.terms import Terms
 from weft.matching.holding_map import HoldingMap
 from weft.solvers.algorithm_entry import Algorithm
+from weft.solvers.base import Coordinator, PartyHalf
 from weft.solvers.evaluation_settings import EvaluationSettings
-from weft.solvers.sealed.coordinator import SealedCoordinator
+from weft.solvers.party_context import PartyContext
 from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSSES
 from weft.solvers.sealed.model_guard import told_by_model
-from weft.solvers.sealed.party_pearson import PearsonParty
 from weft.solvers.sealed.phase_limit import MOST_LAMBDAS
 from weft.solvers.sealed.table_positions import MOST_CELLS, shapes_of, whole_table
 from weft.solvers.settings import Settings
@@ -96,10 +96,23 @@ def _round_trips(settings: Settings, mean_square: float) -> float:
     return _TRIPS * power_of_gap(settings, mean_square, QUASI_NEWTON)
 
 
+def _coordinator() -> Coordinator:
+    # Here and below: every run has this entry, and few load what trains on shares.
+    from weft.solvers.sealed.coordinator import SealedCoordinator
+
+    return SealedCoordinator()
+
+
+def _party(context: PartyContext, settings: Settings) -> PartyHalf:
+    from weft.solvers.sealed.party_pearson import PearsonParty
+
+    return PearsonParty(context, settings)
+
+
 SEALED = Algorithm(
     "sealed",
-    SealedCoordinator,
-    PearsonParty,
+    _coordinator,
+    _party,
     about="quasi-Newton on shares: nobody sees a score, a slope, a gradient or a weight",
     reads=("patience",),
     losses="smooth",
