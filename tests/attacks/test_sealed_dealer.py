@@ -37,6 +37,12 @@ def recorded(tiles):
     return federation, trained
 
 
+@pytest.fixture(scope="module")
+def run(tiles):
+    """Looked at by several tests."""
+    return recorded(tiles)
+
+
 def replies(trained, phase):
     return {e.party: e.reply for e in trained.channel.transcript if e.phase == phase}
 
@@ -63,8 +69,10 @@ def hits(found, federation):
     return float(np.mean(np.concatenate([part.ravel() for part in close])))
 
 
-def test_the_dealer_gets_every_cell_without_pads_and_none_with_them(tiles, monkeypatch, record):
-    federation, trained = recorded(tiles)
+def test_the_dealer_gets_every_cell_without_pads_and_none_with_them(
+    run, tiles, monkeypatch, record
+):
+    federation, trained = run
     assert hits(cells_by_the_dealer(trained, federation), federation) == 0.0
     record("52", "guarded", "dealer: no cell")
     none = staticmethod(lambda label, party, count: np.zeros(OpeningPads.size(count), np.uint64))
@@ -74,8 +82,8 @@ def test_the_dealer_gets_every_cell_without_pads_and_none_with_them(tiles, monke
     record("52", "unguarded", "dealer, without pads: every cell")
 
 
-def test_masked_tables_that_all_hold_are_cells_to_who_has_the_owners_seed_alone(tiles, record):
-    federation, _ = recorded(tiles)
+def test_masked_tables_that_all_hold_are_cells_to_who_has_the_owners_seed_alone(run, record):
+    federation, _ = run
     halves = {name: party._half for name, party in federation.parties.items()}
 
     def guessed(owner, known):
@@ -93,8 +101,8 @@ def test_masked_tables_that_all_hold_are_cells_to_who_has_the_owners_seed_alone(
     record("52", "guarded", "all parties but one: no cell of its table")
 
 
-def test_all_parties_but_one_know_no_weight_and_with_its_share_all(tiles, record):
-    federation, trained = recorded(tiles)
+def test_all_parties_but_one_know_no_weight_and_with_its_share_all(run, record):
+    federation, trained = run
     model = trained.result.model_iteration
     shares = {n: p._half.model_share(model).words for n, p in federation.parties.items()}
     w = trained.model.coef[0]
@@ -107,9 +115,9 @@ def test_all_parties_but_one_know_no_weight_and_with_its_share_all(tiles, record
     record("52", "guarded", "nor a weight, nor a score")
 
 
-def test_two_colluding_parties_cannot_unmask_scores_but_with_the_third_seed_they_could(tiles):
+def test_two_colluding_parties_cannot_unmask_scores_but_with_the_third_seed_they_could(run):
     """c = z + u: without the mask of one party, nothing near a score is left."""
-    federation, trained = recorded(tiles)
+    federation, trained = run
     halves = {name: party._half for name, party in federation.parties.items()}
     entries = [e for e in trained.channel.transcript if e.phase == "sealed.slopes"]
     message = entries[0].message
