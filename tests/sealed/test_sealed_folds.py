@@ -20,6 +20,8 @@ from weft.solvers.sealed.fold_rows import rows_of_folds
 from weft.solvers.settings import Settings
 
 PATH, FOLDS = (1.0, 1e-2), 3
+#: At 1e-5, losses left out were off by up to 8e-4.
+GAP = 2e-6
 
 
 def fold_of_samples(federation):
@@ -70,7 +72,7 @@ def test_losses_of_what_folds_leave_out_are_those_of_scipy(how, loss, classes):
     if loss == "poisson":
         labels = np.floor(np.abs(labels))
     tiles = cut(block, labels, CUTS[how])
-    settings = {"loss": loss, "lam": PATH[-1], "path": PATH, "folds": FOLDS, "gap": 1e-5}
+    settings = {"loss": loss, "lam": PATH[-1], "path": PATH, "folds": FOLDS, "gap": GAP}
     federation, trained = train(tiles, **settings)
     block = held(block, CUTS[how])
     targets = [labels] if classes == 0 else [2.0 * labels - 1]
@@ -78,19 +80,23 @@ def test_losses_of_what_folds_leave_out_are_those_of_scipy(how, loss, classes):
         targets = [np.where(labels == c, 1.0, -1.0) for c in range(3)]
     fold = fold_of_samples(federation)
     assert set(np.bincount(fold)) == {len(block) // FOLDS}
-    means = {}
+    means, told = {}, {}
     for stage in trained.result.stages:
-        assert stage.certificate.gap <= 1e-5
+        assert stage.certificate.gap <= GAP
         # One figure of all folds: parties know who is in which.
         ((count, total, good),) = stage.scores
         means[stage.lam] = sum(
             left_out_loss(block, targets, fold == number, stage.lam, loss)
             for number in range(FOLDS)
         )
+        told[stage.lam] = total
         assert count == len(block)
         assert total == pytest.approx(means[stage.lam], rel=2e-3)
         assert good == 2 * total if loss == "squared" else np.isnan(good)
-    assert trained.result.stage.lam == min(means, key=means.get)
+    chosen = trained.result.stage.lam
+    assert chosen == min(told, key=told.get)
+    # Folds are drawn: two λ may come to the same but for what figures are off by.
+    assert means[chosen] <= min(means.values()) * (1 + 2 * 2e-3)
 
 
 def test_samples_that_no_problem_has_are_in_no_fold_and_small_folds_are_refused():
