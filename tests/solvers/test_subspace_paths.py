@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import product
 from typing import Any
 from unittest.mock import patch
@@ -139,31 +140,47 @@ def folds_in(split: Split, seed: int = 0) -> NDArray[np.int8]:
     return folds_of(pool(split).ids, FOLDS, seed)
 
 
+#: Not the default: folds follow from it.
+SEED = 3
+
+
+@pytest.fixture(scope="module")
+def folded(tables: Any) -> Any:
+    """A run with folds at every λ of a path, for two tests."""
+
+    @cache
+    def train(solver: str, loss: str, cutting: str) -> Run:
+        split = split_for(tables, loss, cutting)
+        return Run(split, solver, loss, folds=FOLDS, path=PATH, seed=SEED)
+
+    return train
+
+
 @everywhere
 def test_the_model_of_a_fold_is_that_of_central_training_without_it(
-    judge: Any, tables: Any, solver: str, loss: str, cutting: str
+    judge: Any, folded: Any, solver: str, loss: str, cutting: str
 ) -> None:
-    split = split_for(tables, loss, cutting)
-    run = Run(split, solver, loss, folds=FOLDS)
-    whole = judge.problem(loss, split, PATH[1])
-    fold = folds_in(split)
+    run = folded(solver, loss, cutting)
+    split, (stage,) = run.split, [stage for stage in run.stages if stage.lam == PATH[1]]
+    whole = judge.problem(loss, split, stage.lam)
+    fold = folds_in(split, SEED)
     assert sorted(set(fold.tolist())) == list(range(FOLDS))
     for left_out in range(-1, FOLDS):
         used = fold != left_out
         problem = type(whole)(loss, whole.x[used], whole.y[used], whole.lam)
         best = judge.optimum(problem)
-        reached = problem.primal(run.weights(judge, 0, left_out)[0])
+        reached = problem.primal(run.weights(judge, stage.number, left_out)[0])
         assert best * (1 - 1e-8) <= reached <= best + 1.01 * GAP * reached
 
 
 @everywhere
 def test_scores_of_samples_left_out_are_those_computed_centrally(
-    judge: Any, tables: Any, solver: str, loss: str, cutting: str
+    judge: Any, folded: Any, solver: str, loss: str, cutting: str
 ) -> None:
-    split = split_for(tables, loss, cutting)
-    run = Run(split, solver, loss, folds=FOLDS, path=PATH, seed=3)
+    run = folded(solver, loss, cutting)
+    split = run.split
     whole = judge.problem(loss, split, 1.0)
-    fold = folds_in(split, seed=3)
+    fold = folds_in(split, SEED)
     for stage in run.stages:
         assert stage.scores is not None
         # Squares have no bound but a wide one, at which fixed point is coarser.
