@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from time import sleep
 from typing import Annotated, Any
 from unittest.mock import patch
 
@@ -85,7 +86,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     made = Clock()
-    monkeypatch.setattr("weft.protocol.channel.perf_counter", made)
+    for name in ("perf_counter", "thread_time"):
+        monkeypatch.setattr(f"weft.protocol.channel.{name}", made)
     return made
 
 
@@ -232,3 +234,13 @@ def test_nobody_waits_for_parties_in_the_same_process():
         channel.pause(-1.0)
         assert 60.0 <= channel.elapsed - before < 120.0
     waited.assert_not_called()
+
+
+def test_seconds_of_a_party_are_those_in_which_it_works():
+    def waiting(phase, message):
+        sleep(0.05)
+        return NOTHING
+
+    channel = LocalChannel({"a": waiting})
+    channel.ask(HELLO, {"a": NOTHING})
+    assert 0 < channel.meter.phases[HELLO.name].total < 0.04

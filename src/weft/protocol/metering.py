@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from itertools import compress
 from operator import is_not
-from time import perf_counter
+from time import thread_time
 from typing import Any, Self
 
 import numpy as np
@@ -156,16 +156,20 @@ class EncryptionCost(_Figures):
 
 
 class Timed:
-    """Adds the seconds of a block of work to a cost; quicker than a generator is."""
+    """Adds the seconds of a block of work to a cost; quicker than a generator is.
+
+    Seconds are of the processor: where a machine is busy with other things, the slowest of many
+    parties would be the one that had to wait for it.
+    """
 
     def __init__(self, cost: EncryptionCost) -> None:
         self._cost = cost
 
     def __enter__(self) -> None:
-        self._start = perf_counter()
+        self._start = thread_time()
 
     def __exit__(self, *error: object) -> None:
-        self._cost.seconds += perf_counter() - self._start
+        self._cost.seconds += thread_time() - self._start
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import ceil, log, log1p
-from time import perf_counter
+from time import thread_time
 
 import msgspec
 
@@ -42,7 +42,7 @@ class Costs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     coordinator
         Seconds in which the coordinator works, and all parties wait.
     wall
-        Seconds of this machine, for all parties one after the other.
+        Seconds of the processor, for all parties one after the other.
     round_trips, bytes
         What crosses.
     counted
@@ -141,7 +141,7 @@ class CostMeter:
     def _reading(self) -> tuple[float, ...]:
         if self._channel is None:
             raise ConfigError("costs cannot be measured before the run's channel is watched")
-        wall, meter = perf_counter(), self._channel.meter
+        wall, meter = thread_time(), self._channel.meter
         read = meter.read(without="checkpoint")
         total = sum(cost.total for cost in meter.phases.values())
         return (

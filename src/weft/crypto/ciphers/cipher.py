@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from hashlib import blake2b
-from time import perf_counter
+from time import thread_time
 from typing import Protocol
 
 import numpy as np
@@ -221,7 +221,7 @@ class Cipher(ABC):
 
     def contribute(self, sent: Outgoing) -> bytes:
         """Hide an increment of a linked sum."""
-        start = perf_counter()
+        start = thread_time()
         return self._sent(start, sent, self._contribute(sent))
 
     def mend(self, kind: str, pads: PadLinks) -> tuple[bytes, Slots | None]:
@@ -314,27 +314,27 @@ class Cipher(ABC):
 
     def propose(self, sent: Outgoing) -> bytes:
         """Hide a contribution to a sparse sum: at any slots that this party chooses."""
-        start = perf_counter()
+        start = thread_time()
         return self._sent(start, sent, self._propose(sent))
 
     def post(self, sent: Outgoing, old: Integers, cohorts: Flags | None = None) -> bytes:
         """Hide values that take the place of ``old`` ones; ``cohorts``: those it speaks for."""
-        start = perf_counter()
+        start = thread_time()
         return self._sent(start, sent, self._post(sent, old, cohorts))
 
     def reveal(self, total: Incoming) -> Floats:
         """Open totals."""
-        start = perf_counter()
+        start = thread_time()
         values = self._reveal(total)
         self.cost.decrypted += values.size
-        self.cost.seconds += perf_counter() - start
+        self.cost.seconds += thread_time() - start
         return values
 
     def _sent(self, start: float, sent: Outgoing, packed: bytes) -> bytes:
         cost = self.cost
         cost.encrypted += sent.values.size
         cost.bytes += len(packed)
-        cost.seconds += perf_counter() - start
+        cost.seconds += thread_time() - start
         return packed
 
     @abstractmethod
