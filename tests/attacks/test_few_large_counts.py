@@ -23,6 +23,9 @@ from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN, Terms
+from weft.privacy.ledger.earlier_numbers import NumberMemory, judge_once
+from weft.privacy.ledger.run_booking import Ledger
+from weft.solvers.sealed import party
 from weft.solvers.sealed.model_guard import refuse_standing_out
 from weft.solvers.settings import Settings
 
@@ -131,3 +134,79 @@ def test_few_responses_must_not_have_nearly_all(values, refused):
     with pytest.raises(ConfigError, match="refuses a sealed model of responses"):
         refuse_standing_out(values, "responses", 10)
     refuse_standing_out(values, "responses", 1)
+
+
+def said_without(left_out, ledger):
+    """What a party with one large response says to who brings all samples but some."""
+    rows = 100
+    rng = np.random.default_rng(0)
+    block, labels = rng.normal(size=(rows, 3)), rng.normal(size=rows)
+    labels[37] = 2000.0
+    ids = np.array([f"i{n}" for n in range(rows)])
+    kept = np.setdiff1d(np.arange(rows), left_out)
+    tiles = {
+        "asker": [Tile.make(ids[kept], ["a", "b"], block[kept, :2])],
+        "labels": [Tile.make(ids, ["c"], block[:, 2:], labels)],
+    }
+    asked = Settings(loss="squared", lam=1.0, gap=0.5, iterations=2, solver="sealed")
+    if ledger is not None:
+        # Whoever asks forgets.
+        ledger.book("asker").path.unlink(missing_ok=True)
+    try:
+        how = Preprocessing(intercept=False, scaling="none")
+        Federation(tiles, how, terms=Terms(), ledger=ledger).train(asked)
+    except WeftError as error:
+        return str(error)
+    return ""
+
+
+def test_runs_that_leave_out_others_do_not_find_whose_response_it_is(tmp_path):
+    """Nine samples are left out at a time: a run passes if the one that stands out is there."""
+    ledger = Ledger(tmp_path)
+    first = said_without(range(9), ledger)
+    assert first.startswith("party labels: refuses a sealed model of responses")
+    told = {said_without(range(start, start + 9), ledger) for start in (9, 36)}
+    told |= {said_without(few, ledger) for few in ((), range(30, 60))}
+    assert len(told) == 1
+    assert told.pop().startswith("party labels: refuses to judge responses of these samples")
+    assert said_without(range(9), ledger) == first
+    assert said_without(range(9, 18), None) == first
+    assert not said_without(range(36, 45), None)
+
+
+def test_samples_that_pass_are_booked_before_others_are_judged(tmp_path, monkeypatch):
+    """Else runs that end there find, a few samples at a time, who makes the answer a no."""
+    ledger, bounds = Ledger(tmp_path), party.own_bounds
+
+    def ending(*given):
+        return stop() if len(given[-1]) else bounds(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(party, "own_bounds", ending)
+        assert said_without(range(36, 45), ledger) == "party labels: stops here"
+    assert "allow_small_changes" in said_without(range(38, 47), ledger)
+
+
+def stop():
+    raise ConfigError("stops here")
+
+
+def test_after_a_refusal_a_label_holder_decides_by_its_own_file():
+    memory, known = NumberMemory.new(), np.arange(20, dtype=np.uint64)
+    some, others = known[:15], known[5:]
+    with pytest.raises(ConfigError, match="stops here"):
+        judge_once(memory, some, known, stop)
+    for taking in (others, known, known[:14]):
+        with pytest.raises(ConfigError, match="by its ledger a run over others"):
+            judge_once(memory, taking, known, lambda: None)
+    # A sample that it has taken away, and one that it has added.
+    with pytest.raises(ConfigError, match="stops here"):
+        judge_once(memory, known[1:15], known[1:], stop)
+    more = np.append(known, np.uint64(20))
+    with pytest.raises(ConfigError, match="stops here"):
+        judge_once(memory, np.append(some, np.uint64(20)), more, stop)
+    with pytest.raises(ConfigError, match="by its ledger a run over others"):
+        judge_once(memory, some, more, lambda: None)
+    # Once it passes, all may be asked.
+    judge_once(memory, np.append(some, np.uint64(20)), more, lambda: None)
+    judge_once(memory, others, more, lambda: None)

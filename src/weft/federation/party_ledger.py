@@ -133,6 +133,14 @@ class PartyLedger:
         else:
             self._account.judge_folds(folds, judge)
 
+    def judge_responses(self, counted: Ints, judge: Callable[[], None]) -> None:
+        """Judge responses of local rows; after a refusal those of no others."""
+        if self._account is None:
+            judge()
+        else:
+            known = np.concatenate([tile.ids[tile.labelled] for tile in self._tiles])
+            self._account.judge_responses(counted, known, judge)
+
     # ── before something is told ──────────────────────────────────────────────────────────
 
     def spend_rho(self, rho: float) -> None:

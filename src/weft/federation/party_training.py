@@ -211,6 +211,7 @@ class PartyTraining:
             book_model=ledger.note_model,
             book_moments=partial(ledger.note_moments, settings.second_moments),
             judge_folds=ledger.judge_folds,
+            judge_responses=ledger.judge_responses,
             book_scores=self._book_scores,
             openings=self._keyring.opening_pads() if algorithm.shares else None,
         )

@@ -81,6 +81,8 @@ class PartyContext:
         Books what a model tells, and what second moments tell, before anything at it is opened.
     judge_folds
         Lets a lone label holder judge so many folds of its classes, if none were refused before.
+    judge_responses
+        Lets a label holder judge responses of some of its rows, if those of no others were refused.
     book_scores
         Books in which buckets held-out scores are counted, before they are told.
     openings
@@ -112,5 +114,6 @@ class PartyContext:
     book_model: Callable[[], None] = lambda: None
     book_moments: Callable[[], None] = lambda: None
     judge_folds: Callable[[int, Callable[[], None]], None] = lambda folds, judge: judge()
+    judge_responses: Callable[[Ints, Callable[[], None]], None] = lambda rows, judge: judge()
     book_scores: BookScores = lambda rows, starts, levels, choose: choose(())
     openings: OpeningPads | None = None

@@ -8,9 +8,9 @@ went out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +20,15 @@ from weft.errors import ConfigError
 from weft.privacy.ledger.earlier_samples import Hashes, read_per_sample
 from weft.solvers.sealed.reader_groups import Told
 
-#: Of weights of models, and of second moments of each column; how many Hessians there were; and how
-#: many folds a lone label holder has judged its classes in.
-NumberKind = Literal["models", "moments", "hessians", "judged_folds"]
-NUMBER_KINDS: tuple[NumberKind, ...] = ("models", "moments", "hessians", "judged_folds")
+#: Of weights of models, and of second moments of each column; how many Hessians there were; how
+#: many folds a lone label holder has judged its classes in; and whether a sample was in a run that
+#: was refused by its responses.
+NumberKind = Literal["models", "moments", "hessians", "judged_folds", "judged_responses"]
+NUMBER_KINDS: tuple[NumberKind, ...] = get_args(NumberKind)
 #: In the place of a number of folds, once some were refused: more than any run has.
 FOLDS_REFUSED = 1_000_000
+#: Whether a sample was in a run that was refused by its responses, or was known and left out.
+_REFUSED, _LEFT_OUT = 1, 2
 
 _WHAT = {
     "models": ("a further sealed model", "train on more samples"),
@@ -34,6 +37,11 @@ _WHAT = {
         "bring more samples, leave second_moments and inference out",
     ),
 }
+_OTHERS_REFUSED = (
+    "refuses to judge responses of these samples: by its ledger a run over others of them was "
+    "refused by responses that stand out, and both answers would tell whose they are; cut the "
+    "largest, or leave them out of its own file, and train on the samples of that run first"
+)
 _ABOUT = {"models": "them", "moments": "each of its columns"}
 
 
@@ -81,6 +89,31 @@ class NumberMemory:
         known = np.isin(samples, self.sample)
         found[known] = self.numbers[np.searchsorted(self.sample, samples[known])]
         return found
+
+
+def judge_once(
+    memory: NumberMemory, taking: Hashes, known: Hashes, judge: Callable[[], None]
+) -> None:
+    """Judge responses of samples that take part, and after a refusal of no others.
+
+    Whoever leaves out a few, and a few others after a refusal, finds whose response it is. Samples
+    that the party itself has added since, or taken away, are no choice of another.
+
+    Parameters
+    ----------
+    known
+        All that the party has labels of.
+    """
+    place = np.where(np.isin(known, taking), _REFUSED, _LEFT_OUT)
+    before = memory.of(known)
+    if ((before > 0) & (before != place)).any():
+        raise ConfigError(_OTHERS_REFUSED)
+    try:
+        judge()
+    except ConfigError:
+        memory.add(known, place - before)
+        raise
+    memory.add(known, -before)
 
 
 def refuse_second_weighting(party: str, moments: Ints, hessians: Ints, *, hessian: bool) -> None:

@@ -25,6 +25,7 @@ from weft.privacy.ledger.earlier_folds import FoldCut
 from weft.privacy.ledger.earlier_numbers import (
     FOLDS_REFUSED,
     NumberKind,
+    judge_once,
     refuse_further_numbers,
     refuse_second_weighting,
 )
@@ -262,6 +263,36 @@ class Account(SumBooking):
 
         self._once("judged folds", attempt)
         self._begun = True
+
+    def judge_responses(
+        self, counted: Ints, known: NDArray[np.object_], judge: Callable[[], None]
+    ) -> None:
+        """Let responses be judged, and book that before the answer is known.
+
+        ``counted`` are local rows whose responses count, ``known`` all samples with one. Who takes
+        part is written down where the answer is yes, so that no few samples make it a no.
+        """
+
+        def attempt() -> bytes:
+            who, refusal = self._attendance, None
+            assert who is not None
+            with self._book.locked():
+                pages = self._open_pages()
+                self._refuse_change(pages)
+                taking = pages.hashes(who.ids[np.isin(who.rows, counted)])
+                memory = pages.numbers["judged_responses"]
+                try:
+                    judge_once(memory, taking, np.unique(pages.hashes(known)), judge)
+                    pages.remember(who, self._began)
+                except ConfigError as error:
+                    refusal = error
+                self._put(pages, self._run(self._booked, None, who))
+            if refusal is not None:
+                raise refusal
+            return b""
+
+        self._once("judged responses", attempt)
+        self._noted = self._begun = True
 
     def note_question(self, question: Question, asked: Flags, objecting: QuestionObjection) -> None:
         """Write down what a joint prediction shows others, before it does.

@@ -159,6 +159,8 @@ class SealedParty(WeighedShares):
         folds = self._fold_rows = FoldRows.of(layout, sizes, draw)
         labels = self._labels
         self._check_table(table, block)
+        # After all else that is refused: an answer about responses is booked.
+        self._check_responses()
         moved = round_parts(block, CELL_BITS, parts_of(view, table))
         if self._squared:
             labels = labels * np.sqrt(self._counted_weights)[:, None]
@@ -206,7 +208,6 @@ class SealedParty(WeighedShares):
         if not context.wide_models:
             refuse_wide(told)
         self._check_weights(told)
-        self._check_responses()
         context.foresee_models(told)
 
     def _mask_table(self, message: TablesRequest) -> TablesReply:

@@ -84,17 +84,20 @@ class SlopeShares(PhaseOrder):
 
         Each by itself: whoever tells offsets would find responses by runs that are refused.
         """
-        least = self._context.min_batch
-        if not self._responses or least <= 1:
+        context, least = self._context, self._context.min_batch
+        if not self._responses or least <= 1 or not len(self._counted):
             return
-        for column in self._context.labels[self._counted].T:
-            refuse_standing_out(column, "responses", least)
-        if self._context.given is not None:
-            for offsets in self._context.given.offset[self._counted].T:
+        if context.given is not None:
+            for offsets in context.given.offset[self._counted].T:
                 # Slopes have e^o of a mean, and of a gamma model y e^−o.
                 sign = -1.0 if self._gamma else 1.0
                 means = offsets if self._squared else np.exp(sign * (offsets - offsets.mean()))
                 refuse_standing_out(means, "offsets", least)
+        context.judge_responses(self._counted, self._judge_responses)
+
+    def _judge_responses(self) -> None:
+        for column in self._context.labels[self._counted].T:
+            refuse_standing_out(column, "responses", self._context.min_batch)
 
     @property
     def _largest_label(self) -> float:
