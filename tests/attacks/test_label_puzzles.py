@@ -198,6 +198,50 @@ def test_columns_must_stand_for_many_labels(few, columns, digits, tells):
     assert not tells_of_few(view, cells, digits)
 
 
+def hidden_by_a_flag(rng):
+    """A column of many values, and one of two: they differ in 16 rows."""
+    flag = np.append(np.zeros(16), rng.integers(0, 2, 304))
+    return np.column_stack([flag + np.append(rng.uniform(2, 4, 16), np.zeros(304)), flag])
+
+
+def small_elsewhere(rng):
+    """Two columns over the same 24 rows, which are not quite zero in any other."""
+    cells = rng.normal(size=(320, 2)) * 2.0**-12
+    cells[:24] = rng.uniform(1, 3, (24, 2))
+    return cells
+
+
+def flags_over_the_same(rng):
+    """Eight columns of two values over 20 rows: as many counts as there are halves of them."""
+    cells = np.zeros((400, 8))
+    cells[:20] = rng.integers(0, 2, (20, 8))
+    return cells
+
+
+def levels(rng):
+    return np.eye(12)[rng.integers(0, 12, 1500)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "tells"),
+    [
+        (hidden_by_a_flag, True),
+        (small_elsewhere, True),
+        (flags_over_the_same, True),
+        (levels, False),
+    ],
+)
+def test_columns_are_looked_at_together(columns, tells):
+    """The first two told all labels of these rows, when columns of two values were left out first
+    and only cells that are the same counted as such."""
+    rng = np.random.default_rng(3)
+    view = SimpleNamespace(cell_holders=None, overlap="mean")
+    cells = columns(rng)
+    assert tells_of_few(view, cells, 1.0) is tells
+    more = np.column_stack([cells, rng.normal(size=(len(cells), 3))])
+    assert tells_of_few(view, more, 1.0) is tells
+
+
 def kept_back(monkeypatch, **replaced):
     """A run where labels of one class are rare, and what parties sent to readers of it."""
     sent, made = [], SealedMomentsParty.moment_shares

@@ -35,7 +35,7 @@ def stands_for_few(cells: Floats, least: int, weights: Floats | None = None) -> 
     them: it is found if n is below ``least``; if n is larger it is not, but for small differences.
     Numbers k that double, and the largest, are tried.
     """
-    basis = _basis(cells, weights)
+    basis = orthonormal_basis(cells, weights)
     leverages = (basis**2).sum(axis=1)
     most = np.cumsum(np.sort(leverages)[::-1])
     # Where a combination has that part in k rows, one of them has a leverage of 1 / (k + 1).
@@ -52,36 +52,14 @@ def stands_for_few(cells: Floats, least: int, weights: Floats | None = None) -> 
     return False
 
 
-def part_of_rows(cells: Floats, rows: int, digits: float) -> bool:
-    """Whether k < ``rows`` rows have all but a part 2^−(k·``digits``) of a combination's square.
-
-    Or all of it, as far as numbers in 64 bits tell. Numbers k are as above.
-    """
-    basis = _basis(cells)
-    leverages = (basis**2).sum(axis=1)
-    order = np.argsort(leverages)[::-1]
-    most = np.cumsum(leverages[order])
-    for count in _counts(rows):
-        part = min(1.0 / (1.0 + 2.0 ** -(digits * count)), 1.0 - _RANK)
-        if most[min(count, len(most)) - 1] <= part:
-            continue
-        # One of these rows has as much as all of them have on average.
-        first = order[:_STARTS][leverages[order[:_STARTS]] > (1.0 - _RANK) * part / count]
-        step = max(1, _AT_ONCE // len(basis))
-        for begin in range(0, len(first), step):
-            if _largest_part(basis, first[begin : begin + step], count) > part:
-                return True
-    return False
-
-
 def largest_part(cells: Floats) -> float:
     """The most that one row has of the square of some combination."""
-    return float((_basis(cells) ** 2).sum(axis=1).max(initial=0.0))
+    return float((orthonormal_basis(cells) ** 2).sum(axis=1).max(initial=0.0))
 
 
 def spanned_by(cells: Floats) -> int:
     """How many columns and the constant one say different things."""
-    return int(_basis(cells).shape[1])
+    return int(orthonormal_basis(cells).shape[1])
 
 
 def _counts(least: int) -> Iterator[int]:
@@ -92,7 +70,7 @@ def _counts(least: int) -> Iterator[int]:
     yield least - 1
 
 
-def _basis(cells: Floats, weights: Floats | None = None) -> Floats:
+def orthonormal_basis(cells: Floats, weights: Floats | None = None) -> Floats:
     """Orthonormal columns that span those of the table as it is shared, and the constant one."""
     columns = np.column_stack([np.round(cells * 2.0**CELL_BITS), np.ones(len(cells))])
     if weights is not None:

@@ -15,7 +15,7 @@ from scipy.special import entr
 
 from weft.array_types import Floats
 from weft.matching.party_view import PartyView
-from weft.solvers.sealed.column_combinations import part_of_rows
+from weft.solvers.sealed.labels_of_few_rows import tells_labels
 from weft.solvers.sealed.second_moment_guard import undivided
 from weft.solvers.sealed.table_positions import WholeTable
 
@@ -48,30 +48,8 @@ def column_size(view: PartyView, cells: Floats) -> float:
 
 
 def tells_of_few(view: PartyView, cells: Floats, digits: float) -> bool:
-    """Whether a combination of one's own columns stands for rows whose labels it would tell.
-
-    A combination whose square k rows have all of but a part 4⁻ᵇ tells b digits about their labels,
-    what others add being unknown, and no more than a column does; they have k times ``digits``,
-    which shall be twice as many. Columns of two values tell how many of each label there are, and
-    no more. Several columns that are the same elsewhere tell together of rows where they differ.
-    """
-    whole = undivided(view, cells)
-    several = np.array([len(np.unique(column)) > 2 for column in whole.T], bool)
-    whole = whole[:, several]
-    if not whole.size:
-        return False
-    rows = math.ceil(2 * _GRADIENT_BITS / digits)
-    if part_of_rows(whole, rows, digits):
-        return True
-    usual = np.array([_most_common(column) for column in whole.T])
-    flags = whole != usual
-    within = (flags.T.astype(float) @ ~flags) == 0  # (j, k): where j is unusual, k is.
-    return bool((flags.sum(axis=0) < rows * within.sum(axis=0)).any())
-
-
-def _most_common(column: Floats) -> float:
-    values, counts = np.unique(column, return_counts=True)
-    return float(values[counts.argmax()])
+    """Whether one's own columns stand for rows whose labels, of so many ``digits``, they tell."""
+    return tells_labels(undivided(view, cells), _GRADIENT_BITS, digits)
 
 
 def label_digits(labels: Floats, holders: int) -> float:

@@ -1,0 +1,135 @@
+"""Whether sums Σ x·y of columns tell labels y of a few rows, all combinations of them together.
+
+A combination whose square some rows have all of but a part 4⁻ᵇ tells b binary digits about their
+labels, since what others add is unknown, and no more than a sum has. The largest eigenvalues of the
+projector on all combinations, over these rows, are their parts of as many combinations that say
+different things: digits add up, and shall be half of those that the labels have.
+
+Rows that are alike in all of these tell how many of each label there are among them and no more;
+where combinations say only that, of rows that are alike, it is a column of two values, or several
+levels: other rules see to it that they are enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from weft.array_types import Floats, Ints
+from weft.solvers.sealed.column_combinations import orthonormal_basis
+
+#: Below this, numbers in 64 bits are the same.
+_SAME = 1e-9
+#: A row that has less of all combinations, as a part of the largest, is none that they stand for.
+_LITTLE = 2.0**-12
+#: Digits from which a combination is one that stands for its rows; those of others are few.
+_STRONG = 4.0
+#: Digits that usual columns tell of the half of the rows where they are largest.
+_FEW = 2.0
+#: How often rows are chosen anew for combinations of those chosen before.
+_ROUNDS = 3
+#: Rows that a search starts from at most, of the largest leverage.
+_STARTS = 1 << 7
+#: Numbers that are in memory at once.
+_AT_ONCE = 1 << 22
+
+
+def tells_labels(cells: Floats, bits: float, digits: float) -> bool:
+    """Whether combinations of columns tell labels of some rows, at most half of all.
+
+    Parameters
+    ----------
+    cells
+        Rows × columns of one party.
+    bits
+        Digits that a sum has.
+    digits
+        Of a label.
+    """
+    basis = orthonormal_basis(cells)
+    leverages = (basis**2).sum(axis=1)
+    order = np.argsort(leverages)[::-1]
+    average = np.cumsum(leverages[order]) / np.arange(1, len(basis) + 1)
+    # k rows have k·digits/2 told of them by combinations of at most `bits` each.
+    least = (1.0 - _SAME) * digits / (2 * bits)
+    first = order[:_STARTS][leverages[order[:_STARTS]] > least]
+    step = max(1, _AT_ONCE // basis.size)
+    for count in _counts(len(basis) // 2):
+        if average[count - 1] <= least:
+            break
+        for begin in range(0, len(first), step):
+            if _found(basis, first[begin : begin + step], count, bits, digits):
+                return True
+    return False
+
+
+def _counts(most: int) -> Iterator[int]:
+    """1, 2, 3, 4, 6, 8, 12, …: rows of which only some count are looked at without the others."""
+    count = 2
+    yield from range(1, min(most, 1) + 1)
+    while count < most:
+        yield count
+        if count + count // 2 < most and count > 2:
+            yield count + count // 2
+        elif count == 2:
+            yield 3
+        count *= 2
+    if most > 1:
+        yield most
+
+
+def _found(basis: Floats, first: Ints, count: int, bits: float, digits: float) -> bool:
+    """Whether so many rows, found from each of the first ones, have labels that are told.
+
+    A search takes the rows that have most of some combinations, and the combinations that have most
+    in these, and again; it begins with the one that says most of its first row.
+    """
+    combinations = basis[first][:, :, None]
+    for _ in range(_ROUNDS):
+        sizes = ((basis @ combinations) ** 2).sum(axis=2)
+        rows = np.argpartition(sizes, len(basis) - count, axis=1)[:, len(basis) - count :]
+        chosen = basis[rows]
+        parts, vectors = np.linalg.eigh(chosen.transpose(0, 2, 1) @ chosen)
+        told = _digits_of(parts, bits)
+        for search in np.flatnonzero(told.sum(axis=1) > 0.0):
+            if _labels_told(chosen[search], told[search], vectors[search], digits):
+                return True
+        # Those that have more in these rows than elsewhere, and the largest in any case.
+        kept = parts > 0.5
+        kept[:, -1] = True
+        combinations = np.where(kept[:, None, :], vectors, 0.0)
+    return False
+
+
+def _digits_of(parts: Floats, bits: float) -> Floats:
+    """What combinations with such parts of their squares in some rows tell about these."""
+    inside = np.clip(parts, _SAME, 1.0 - 2.0**-52)
+    told: Floats = np.clip(0.5 * np.log2(inside / (1.0 - inside)), 0.0, bits)
+    # Rounding makes a part of one less; and every column has more in the rows where it is large.
+    told[parts > 1.0 - _SAME] = bits
+    told[told < _FEW] = 0.0
+    return told
+
+
+def _labels_told(chosen: Floats, told: Floats, vectors: Floats, digits: float) -> bool:
+    strong = told >= _STRONG
+    if not strong.any():
+        return bool(told.sum() > 0.5 * digits * len(chosen))
+    values = chosen @ vectors[:, strong]
+    sizes = np.abs(values).max(axis=1)
+    values = values[sizes > _LITTLE * sizes.max()]
+    rounded = np.round(values / np.abs(values).max() / (10 * _SAME))
+    alike = np.unique(rounded, axis=0, return_counts=True)[1]
+    if len(alike) <= strong.sum():
+        return False
+    by_counts = float(_digits_of_counts(alike).sum())
+    told_of_these = min(float(told[strong].sum()), by_counts) + float(told[~strong].sum())
+    return told_of_these > 0.5 * digits * len(values)
+
+
+def _digits_of_counts(rows: Ints) -> Floats:
+    """What it tells, on average, how many of so many labels are of one of two classes."""
+    normal = 0.5 * np.log2(2 * np.pi * np.e * (rows / 4 + 1 / 12))
+    least: Floats = np.minimum(np.log2(rows + 1.0), normal)
+    return least
