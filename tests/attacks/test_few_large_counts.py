@@ -26,7 +26,7 @@ from weft.guards.terms import OPEN, Terms
 from weft.privacy.ledger.earlier_numbers import NumberMemory, judge_once
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.sealed import party
-from weft.solvers.sealed.model_guard import refuse_standing_out
+from weft.solvers.sealed.model_guard import refuse_standing_out, unexplained
 from weft.solvers.settings import Settings
 
 ROWS = 420
@@ -134,6 +134,82 @@ def test_few_responses_must_not_have_nearly_all(values, refused):
     with pytest.raises(ConfigError, match="refuses a sealed model of responses"):
         refuse_standing_out(values, "responses", 10)
     refuse_standing_out(values, "responses", 1)
+
+
+def hidden(rows=600, which=7):
+    """Responses that a column explains but for noise, and for one that is far off."""
+    rng = np.random.default_rng(0)
+    column, noise = rng.normal(size=(rows, 1)), 0.3 * rng.normal(size=rows)
+    noise[which] += 60.0
+    return column, 50.0 * column[:, 0] + noise, noise
+
+
+def test_what_own_columns_and_weights_leave_must_not_stand_out_either():
+    column, responses, noise = hidden()
+    alike = np.ones(len(noise))
+    refuse_standing_out(responses, "responses", 10)
+    expected = noise - np.polyval(np.polyfit(column[:, 0], noise, 1), column[:, 0])
+    # A column twice, and one whose numbers are large: what they leave is the same.
+    for cells in (column, np.column_stack([column, column, 1e6 + 1e3 * column])):
+        left = unexplained(responses, cells, alike)
+        np.testing.assert_allclose(left, expected, atol=1e-6)
+        with pytest.raises(ConfigError, match="refuses a sealed model of responses"):
+            refuse_standing_out(left, "responses", 10)
+    # Sixty more are as far off, but hardly count.
+    weights, many = alike.copy(), noise.copy()
+    weights[300:360], many[300:360] = 1e-3, 60.0
+    root = np.sqrt(weights)
+    line = np.polyval(np.polyfit(column[:, 0], many, 1, w=root), column[:, 0])
+    left = unexplained(many, column, weights)
+    np.testing.assert_allclose(left, (many - line) * root, atol=1e-9)
+    with pytest.raises(ConfigError, match="refuses a sealed model of responses"):
+        refuse_standing_out(left, "responses", 10)
+    with pytest.raises(ConfigError, match="refuses a sealed model of responses"):
+        refuse_standing_out(many, "responses", 10, weights)
+    refuse_standing_out(unexplained(many, column, alike), "responses", 10)
+    # Of responses that columns explain wholly nothing is left, and no rounding of them.
+    assert not unexplained(3.0 + 50.0 * column[:, 0], column, alike).any()
+
+
+@pytest.mark.parametrize(
+    ("holders", "offset"),
+    [
+        (["labels"], None),
+        (["labels", "other"], None),
+        (["labels"], "g"),
+        (["other"], None),
+        (["other"], "g"),
+    ],
+)
+def test_a_column_of_others_may_hide_that_a_response_stands_out(holders, offset):
+    """Of its own a party sees what they explain: what stands out then is a row of the model.
+
+    An offset that another tells counts for nothing: refusals would tell it of responses.
+    """
+    column, responses, _ = hidden()
+    block = np.random.default_rng(1).normal(size=(len(column), 5))
+    ids, names = [f"i{n}" for n in range(len(column))], [f"v{n}" for n in range(5)]
+    mine, theirs = (int(name in holders) for name in ("labels", "other"))
+    # What both have, the other has of half the samples.
+    some = slice(None, len(ids) // (mine + 1))
+    tiles = {
+        "victim": [Tile.make(ids, names, block)],
+        "labels": [Tile.make(ids, ["g"][:mine], 50.0 * column[:, :mine], responses)],
+        "other": [Tile.make(ids[some], ["g"][:theirs], 50.0 * column[some, :theirs])],
+    }
+    how = Preprocessing(intercept=True, scaling="none", offset=offset)
+    asked = Settings(
+        loss="squared", lam=1e-3, gap=1e-4, iterations=40, penalize_intercept=False, solver="sealed"
+    )
+    federation = Federation(tiles, how, terms=Terms(allow_told_columns=True))
+    if "labels" in holders:
+        with pytest.raises(WeftError, match="responses less what its own columns explain"):
+            federation.train(asked)
+        return
+    model = federation.train(asked).model
+    weights = model.coef[0][[list(model.features).index(name) for name in names]]
+    row = block[7]
+    assert weights @ row > 0.95 * np.linalg.norm(weights) * np.linalg.norm(row)
 
 
 def said_without(left_out, ledger):

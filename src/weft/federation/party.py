@@ -396,7 +396,7 @@ class Party:
     # ── training ──────────────────────────────────────────────────────────────────────────
 
     def _start(self, message: StartRequest) -> Nothing:
-        self._half = self.training.start(message, self._told.insist)
+        self._half = self.training.start(message, self._told)
         self._answers = self._half.phases()
         return Nothing()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import cast
 
@@ -24,6 +25,7 @@ from weft.federation.party_ledger import PartyLedger
 from weft.federation.release.noised_weights import NoiseSize, NoisyRelease
 from weft.federation.release.standard_errors_party import StatisticsGuard, StatisticsParty
 from weft.federation.sealed_run_terms import SealedSeat
+from weft.federation.told_columns_party import ToldColumns
 from weft.federation.training_data import TrainingData
 from weft.guards.model_noise import row_bound
 from weft.guards.score_buckets import EarlierCounts
@@ -122,8 +124,8 @@ class PartyTraining:
 
     # ── before the first step ─────────────────────────────────────────────────────────────
 
-    def start(self, message: StartRequest, insist: Callable[[], None]) -> PartyHalf:
-        """Its half of the solver; ``insist`` refuses where columns should have been told."""
+    def start(self, message: StartRequest, told: ToldColumns) -> PartyHalf:
+        """Its half of the solver, unless columns should have been told that were not."""
         name = self._consent.name
         if self.half is not None:
             raise ProtocolError(f"party {name} has started in this run already")
@@ -138,7 +140,7 @@ class PartyTraining:
                 "told of them; stop this run"
             )
         data.check_labels(settings.make_loss())
-        insist()
+        told.insist()
         if settings.trained_factors != data.penalties:
             raise ProtocolError(
                 f"party {name} was told other penalty factors than those of the run that is "
@@ -147,7 +149,10 @@ class PartyTraining:
         if settings.noise is not None:
             self._noise = self._model_noise(settings, view)
         sigma = self._sum_sigma(settings, view)
-        context = self._context(message, settings, algorithm, view, sigma)
+        context = replace(
+            self._context(message, settings, algorithm, view, sigma),
+            given_by_others=told.from_others,
+        )
         self._ledger.foresee(settings.solver, partial(self._likely_sums, settings))
         self._longest_row = message.unit * view.row_holders
         if settings.inference != "none" and not algorithm.shares:

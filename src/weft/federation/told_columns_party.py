@@ -62,6 +62,11 @@ class ToldColumns:
         Writes down which columns are told of how many samples, before they are.
     tiles
         Gives the tiles that it trains on, in which it fills in what it was told.
+
+    Attributes
+    ----------
+    from_others
+        Whether it trains on what others told it.
     """
 
     def __init__(
@@ -79,7 +84,7 @@ class ToldColumns:
         self._party, self._found, self._keyring = party, found, keyring
         self._columns, self._view, self._tiles = columns, view, tiles
         self._consents, self._book = consents, book
-        self._told = self._taken = False
+        self._told = self._taken = self.from_others = False
 
     def answers(self) -> dict[str, Answer]:
         """The two phases."""
@@ -156,6 +161,8 @@ class ToldColumns:
                 self._refuse_difference(view, said, (mine != theirs) & ~np.isnan(mine + theirs))
                 np.copyto(mine, theirs, where=np.isnan(mine))
         self._taken = True
+        # Letters about samples whose values its own files have change nothing.
+        self.from_others = any(self._lacks(place) for place in range(len(self._found)))
         self._fill(view, values)
         return Nothing()
 

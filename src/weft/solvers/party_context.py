@@ -54,6 +54,8 @@ class PartyContext:
         Value of the constant column, as it is trained on; None: there is none.
     given
         Offsets and weights of rows with a label; None: there are none.
+    given_by_others
+        Whether some of these are not from its own files.
     offset
         At least every |offset| of a sample, whoever has it.
     group_levels
@@ -99,6 +101,7 @@ class PartyContext:
     start: Floats | None = None
     bias: float | None = None
     given: GivenValues | None = None
+    given_by_others: bool = False
     offset: float = 0.0
     group_levels: Ints | None = None
     draws: RandomnessLog = field(default_factory=RandomnessLog)

@@ -34,6 +34,8 @@ _UNEVEN = (
     "refuses weights of which so few samples have nearly all that a sealed model would tell their "
     "rows; make weights more even, bring more samples, or agree on allow_exposure = true"
 )
+#: Which part of squares rounding may make of responses that columns explain.
+_DIGITS = 1e-18
 _STANDS_OUT = (
     "refuses a sealed model of {} that are alike but for those of fewer samples than min_batch, "
     "nearly, whose rows it would tell; cut the largest, or leave such samples out"
@@ -112,7 +114,25 @@ def refuse_uneven(told: Told, weights: Floats, least: int, *, wide: bool) -> Non
             raise ConfigError(_UNEVEN)
 
 
-def refuse_standing_out(values: Floats, what: str, least: int) -> None:
+def unexplained(values: Floats, cells: Floats, weights: Floats) -> Floats:
+    """What a party's own columns and a constant leave of responses, times the root of weights.
+
+    What they explain makes no slope, however large it is. Less than digits of cells hold is zero.
+    """
+    root = np.sqrt(weights)
+    x = np.column_stack([np.ones(len(values)), cells]) * root[:, None]
+    x /= np.maximum(np.linalg.norm(x, axis=0), 1e-300)
+    target = left = (values - np.median(values)) * root
+    gram = x.T @ x
+    for _ in range(2):
+        # The second takes off what squares of numbers have rounded away.
+        left = left - x @ np.linalg.lstsq(gram, x.T @ left, rcond=1e-12)[0]
+    return left if float(left @ left) > _DIGITS * float(target @ target) else np.zeros_like(left)
+
+
+def refuse_standing_out(
+    values: Floats, what: str, least: int, weights: Floats | None = None
+) -> None:
     """Refuse responses, or what offsets make of means, of which few samples have nearly all.
 
     A slope is as large as a response is far from its mean: where a few are far off, a model is
@@ -124,8 +144,13 @@ def refuse_standing_out(values: Floats, what: str, least: int) -> None:
     ----------
     values
         By sample; how far each is from the middle one counts.
+    weights
+        How many times its square counts; None: once.
     """
-    squares = np.sort((values - np.median(values)) ** 2)[::-1] if len(values) else values
+    if not len(values):
+        return
+    times = 1.0 if weights is None else weights
+    squares = np.sort(times * (values - np.median(values)) ** 2)[::-1]
     total, count = float(squares.sum()), np.arange(1, min(least, len(squares) + 1))
     parts = np.cumsum(squares)[: len(count)] > (1.0 - 0.2 / (count + 1)) * total
     if total > 0 and parts.any():

@@ -160,7 +160,7 @@ class SealedParty(WeighedShares):
         labels = self._labels
         self._check_table(table, block)
         # After all else that is refused: an answer about responses is booked.
-        self._check_responses()
+        self._check_responses(block)
         moved = round_parts(block, CELL_BITS, parts_of(view, table))
         if self._squared:
             labels = labels * np.sqrt(self._counted_weights)[:, None]

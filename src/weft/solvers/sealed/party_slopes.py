@@ -23,7 +23,7 @@ from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSSES, AnySeries
 from weft.solvers.sealed.fold_rows import FoldRows, with_fold
 from weft.solvers.sealed.gamma_responses import GAMMA
 from weft.solvers.sealed.masked_sine_kernels import add_cosines, add_waves, blocks_of
-from weft.solvers.sealed.model_guard import refuse_standing_out
+from weft.solvers.sealed.model_guard import refuse_standing_out, unexplained
 from weft.solvers.sealed.party_shares import DealtShares, noise
 from weft.solvers.sealed.phase_order import PhaseOrder
 from weft.solvers.sealed.ring_products import encoded
@@ -79,7 +79,7 @@ class SlopeShares(PhaseOrder):
         else:
             self._offsets = offsets[:, 0]
 
-    def _check_responses(self) -> None:
+    def _check_responses(self, cells: Floats) -> None:
         """Object to responses, and to offsets, of which few samples have nearly all.
 
         Each by itself: whoever tells offsets would find responses by runs that are refused.
@@ -93,11 +93,28 @@ class SlopeShares(PhaseOrder):
                 sign = -1.0 if self._gamma else 1.0
                 means = offsets if self._squared else np.exp(sign * (offsets - offsets.mean()))
                 refuse_standing_out(means, "offsets", least)
-        context.judge_responses(self._counted, self._judge_responses)
+        context.judge_responses(self._counted, lambda: self._judge_responses(cells))
 
-    def _judge_responses(self) -> None:
-        for column in self._context.labels[self._counted].T:
-            refuse_standing_out(column, "responses", self._context.min_batch)
+    def _judge_responses(self, cells: Floats) -> None:
+        """By squares, and of a squared loss by what its own columns and offsets leave, weighed."""
+        context, least = self._context, self._context.min_batch
+        responses = left = context.labels[self._counted]
+        weights = np.ones(len(responses))
+        if context.given is not None and not context.given_by_others:
+            weights = context.given.weight[self._counted, 0]
+            left = responses - context.given.offset[self._counted]
+        for column in responses.T:
+            refuse_standing_out(column, "responses", least, None if self._squared else weights)
+        if not self._squared:
+            return
+        own = cells[self._counted]
+        holders = self._view.cell_holders
+        if holders is not None and self._view.overlap == "mean":
+            # Else others would choose, by which cells they have too, what columns explain.
+            own = own * holders[self._view.row_cohort[self._counted]][:, self._view.column_cohort]
+        for column in left.T:
+            rest = unexplained(column, own, weights)
+            refuse_standing_out(rest, "responses less what its own columns explain", least)
 
     @property
     def _largest_label(self) -> float:
