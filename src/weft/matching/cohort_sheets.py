@@ -89,7 +89,9 @@ class RowSheets(HolderLists):
         counts = np.diff(lines.indptr)[pairs].astype(np.int64)
         places = ranges(lines.indptr[pairs].astype(np.int64), counts)
         columns = lines.indices[places]
-        numbers = np.unique(columns).astype(np.int64)
+        occurs = np.zeros(len(holdings.columns.sizes), bool)
+        occurs[columns] = True
+        numbers = np.flatnonzero(occurs)
         return cls(
             lengths=lists.lengths,
             holders=lists.holders,
