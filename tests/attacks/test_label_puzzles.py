@@ -218,6 +218,23 @@ def flags_over_the_same(rng):
     return cells
 
 
+def beside_a_code(rng):
+    """Cells that matter little beside a code that others share."""
+    return np.r_[np.full(12, 9000.0), rng.uniform(1.0, 2.2, 18), np.zeros(570)][:, None] / 64
+
+
+def of_most_of_its_rows(rng):
+    return np.append(rng.uniform(1.0, 3.0, 26), np.zeros(24))[:, None]
+
+
+def behind_levels(rng):
+    """Rows of which each has less than those of many levels have."""
+    cells = np.zeros((600, 21))
+    cells[np.arange(240), np.repeat(np.arange(20), 12)] = 1.0
+    cells[240:262, 20] = rng.uniform(1.0, 3.0, 22)
+    return cells
+
+
 def levels(rng):
     return np.eye(12)[rng.integers(0, 12, 1500)]
 
@@ -228,6 +245,9 @@ def levels(rng):
         (hidden_by_a_flag, True),
         (small_elsewhere, True),
         (flags_over_the_same, True),
+        (beside_a_code, True),
+        (of_most_of_its_rows, True),
+        (behind_levels, True),
         (levels, False),
     ],
 )

@@ -16,13 +16,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from weft.array_types import Floats, Ints
+from weft.array_types import Flags, Floats, Ints
 from weft.solvers.sealed.column_combinations import orthonormal_basis
 
 #: Below this, numbers in 64 bits are the same.
 _SAME = 1e-9
-#: A row that has less of all combinations, as a part of the largest, is none that they stand for.
-_LITTLE = 2.0**-12
+#: A row that has less of all combinations, as a part of the largest, is none that they stand for:
+#: by rounding of cells, and since sums have no digits for it. Either may hide what the other shows.
+_LITTLE = 2.0**-12, 2.0**-24
 #: Digits from which a combination is one that stands for its rows; those of others are few.
 _STRONG = 4.0
 #: Digits that usual columns tell of the half of the rows where they are largest.
@@ -36,7 +37,7 @@ _AT_ONCE = 1 << 22
 
 
 def tells_labels(cells: Floats, bits: float, digits: float) -> bool:
-    """Whether combinations of columns tell labels of some rows, at most half of all.
+    """Whether combinations of columns tell labels of some rows, at most nine tenths of all.
 
     Parameters
     ----------
@@ -53,15 +54,21 @@ def tells_labels(cells: Floats, bits: float, digits: float) -> bool:
     average = np.cumsum(leverages[order]) / np.arange(1, len(basis) + 1)
     # k rows have k·digits/2 told of them by combinations of at most `bits` each.
     least = (1.0 - _SAME) * digits / (2 * bits)
-    first = order[:_STARTS][leverages[order[:_STARTS]] > least]
+    first = _unlike(basis, order[leverages[order] > least])[:_STARTS]
     step = max(1, _AT_ONCE // basis.size)
-    for count in _counts(len(basis) // 2):
+    for count in _counts(9 * len(basis) // 10):
         if average[count - 1] <= least:
             break
         for begin in range(0, len(first), step):
             if _found(basis, first[begin : begin + step], count, bits, digits):
                 return True
     return False
+
+
+def _unlike(basis: Floats, rows: Ints) -> Ints:
+    """The first of rows that are alike: a level has many, and they say the same."""
+    _, places = np.unique(np.round(basis[rows], 9), axis=0, return_index=True)
+    return rows[np.sort(places)]
 
 
 def _counts(most: int) -> Iterator[int]:
@@ -92,6 +99,8 @@ def _found(basis: Floats, first: Ints, count: int, bits: float, digits: float) -
         chosen = basis[rows]
         parts, vectors = np.linalg.eigh(chosen.transpose(0, 2, 1) @ chosen)
         told = _digits_of(parts, bits)
+        if 2 * count > len(basis):
+            told[told < _STRONG] = 0.0
         for search in np.flatnonzero(told.sum(axis=1) > 0.0):
             if _labels_told(chosen[search], told[search], vectors[search], digits):
                 return True
@@ -117,8 +126,12 @@ def _labels_told(chosen: Floats, told: Floats, vectors: Floats, digits: float) -
     if not strong.any():
         return bool(told.sum() > 0.5 * digits * len(chosen))
     values = chosen @ vectors[:, strong]
-    sizes = np.abs(values).max(axis=1)
-    values = values[sizes > _LITTLE * sizes.max()]
+    sizes = np.abs(values).max(axis=1) / np.abs(values).max()
+    return any(_told_of_unlike(values[sizes > little], told, strong, digits) for little in _LITTLE)
+
+
+def _told_of_unlike(values: Floats, told: Floats, strong: Flags, digits: float) -> bool:
+    """Whether rows with such values of the strong combinations have labels that are told."""
     rounded = np.round(values / np.abs(values).max() / (10 * _SAME))
     alike = np.unique(rounded, axis=0, return_counts=True)[1]
     if len(alike) <= strong.sum():

@@ -114,10 +114,13 @@ def refuse_uneven(told: Told, weights: Floats, least: int, *, wide: bool) -> Non
             raise ConfigError(_UNEVEN)
 
 
-def unexplained(values: Floats, cells: Floats, weights: Floats) -> Floats:
+def unexplained(values: Floats, cells: Floats, weights: Floats) -> tuple[Floats, Floats]:
     """What a party's own columns and a constant leave of responses, times the root of weights.
 
     What they explain makes no slope, however large it is. Less than digits of cells hold is zero.
+
+    Also by how much the sum of these squares would fall without each sample: a column that differs
+    in one of them, or many that say nothing, take a part of what stands out, as no model need do.
     """
     root = np.sqrt(weights)
     x = np.column_stack([np.ones(len(values)), cells]) * root[:, None]
@@ -127,11 +130,18 @@ def unexplained(values: Floats, cells: Floats, weights: Floats) -> Floats:
     for _ in range(2):
         # The second takes off what squares of numbers have rounded away.
         left = left - x @ np.linalg.lstsq(gram, x.T @ left, rcond=1e-12)[0]
-    return left if float(left @ left) > _DIGITS * float(target @ target) else np.zeros_like(left)
+    if float(left @ left) <= _DIGITS * float(target @ target):
+        return np.zeros_like(left), np.zeros_like(left)
+    leverages = ((x @ np.linalg.pinv(gram, rcond=1e-12, hermitian=True)) * x).sum(axis=1)
+    return left, left**2 / np.maximum(1.0 - leverages, 1e-9)
 
 
 def refuse_standing_out(
-    values: Floats, what: str, least: int, weights: Floats | None = None
+    values: Floats,
+    what: str,
+    least: int,
+    weights: Floats | None = None,
+    without: Floats | None = None,
 ) -> None:
     """Refuse responses, or what offsets make of means, of which few samples have nearly all.
 
@@ -146,6 +156,8 @@ def refuse_standing_out(
         By sample; how far each is from the middle one counts.
     weights
         How many times its square counts; None: once.
+    without
+        By how much all squares fall without a sample; None: by its own.
     """
     if not len(values):
         return
@@ -153,5 +165,6 @@ def refuse_standing_out(
     squares = np.sort(times * (values - np.median(values)) ** 2)[::-1]
     total, count = float(squares.sum()), np.arange(1, min(least, len(squares) + 1))
     parts = np.cumsum(squares)[: len(count)] > (1.0 - 0.2 / (count + 1)) * total
-    if total > 0 and parts.any():
+    alone = without is not None and least > 1 and float(without.max()) > 0.9 * total
+    if total > 0 and (alone or parts.any()):
         raise ConfigError(_STANDS_OUT.format(what))

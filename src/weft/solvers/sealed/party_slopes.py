@@ -113,8 +113,9 @@ class SlopeShares(PhaseOrder):
             # Else others would choose, by which cells they have too, what columns explain.
             own = own * holders[self._view.row_cohort[self._counted]][:, self._view.column_cohort]
         for column in left.T:
-            rest = unexplained(column, own, weights)
-            refuse_standing_out(rest, "responses less what its own columns explain", least)
+            rest, without = unexplained(column, own, weights)
+            what = "responses less what its own columns explain"
+            refuse_standing_out(rest, what, least, without=without)
 
     @property
     def _largest_label(self) -> float:
