@@ -22,7 +22,7 @@ from weft.solvers.settings import Settings
 METHODS = {
     name: algorithm
     for name, algorithm in ALGORITHMS.items()
-    if issubclass(algorithm.coordinator, RoundCoordinator)
+    if isinstance(algorithm.coordinator(), RoundCoordinator)
 }
 #: Methods whose messages depend on samples that they draw.
 DRAWING = {
