@@ -36,7 +36,7 @@ SETTINGS = Settings(
     gap=3e-2,
     folds=2,
     class_weight={"1": 2.0},
-    patience=30.0,
+    patience=600.0,
     second_moments=("hessian", "gram"),
 )
 #: Weights stand in the place of curvatures in the Hessian of a squared loss, not of this one.
