@@ -260,6 +260,8 @@ def test_columns_are_looked_at_together(columns, tells):
     assert tells_of_few(view, cells, 1.0) is tells
     more = np.column_stack([cells, rng.normal(size=(len(cells), 3))])
     assert tells_of_few(view, more, 1.0) is tells
+    assert not tells_of_few(view, cells[:0], 1.0)
+    assert not tells_of_few(view, cells[:, :0], 1.0)
 
 
 def kept_back(monkeypatch, **replaced):

@@ -48,6 +48,8 @@ def tells_labels(cells: Floats, bits: float, digits: float) -> bool:
     digits
         Of a label.
     """
+    if not cells.size:
+        return False
     basis = orthonormal_basis(cells)
     leverages = (basis**2).sum(axis=1)
     order = np.argsort(leverages)[::-1]
@@ -73,16 +75,13 @@ def _unlike(basis: Floats, rows: Ints) -> Ints:
 
 def _counts(most: int) -> Iterator[int]:
     """1, 2, 3, 4, 6, 8, 12, …: rows of which only some count are looked at without the others."""
-    count = 2
-    yield from range(1, min(most, 1) + 1)
+    count = 1
     while count < most:
         yield count
-        if count + count // 2 < most and count > 2:
+        if count > 1 and count + count // 2 < most:
             yield count + count // 2
-        elif count == 2:
-            yield 3
         count *= 2
-    if most > 1:
+    if most:
         yield most
 
 
