@@ -151,7 +151,7 @@ def test_what_own_columns_and_weights_leave_must_not_stand_out_either():
     expected = noise - np.polyval(np.polyfit(column[:, 0], noise, 1), column[:, 0])
     # A column twice, and one whose numbers are large: what they leave is the same.
     for cells in (column, np.column_stack([column, column, 1e6 + 1e3 * column])):
-        left, _ = unexplained(responses, cells, alike)
+        left, _ = unexplained(responses, cells, alike, 10)
         np.testing.assert_allclose(left, expected, atol=1e-6)
         with pytest.raises(ConfigError, match="refuses a sealed model of responses"):
             refuse_standing_out(left, "responses", 10)
@@ -160,37 +160,35 @@ def test_what_own_columns_and_weights_leave_must_not_stand_out_either():
     weights[300:360], many[300:360] = 1e-3, 60.0
     root = np.sqrt(weights)
     line = np.polyval(np.polyfit(column[:, 0], many, 1, w=root), column[:, 0])
-    left, _ = unexplained(many, column, weights)
+    left, _ = unexplained(many, column, weights, 10)
     np.testing.assert_allclose(left, (many - line) * root, atol=1e-9)
     with pytest.raises(ConfigError, match="refuses a sealed model of responses"):
         refuse_standing_out(left, "responses", 10)
     with pytest.raises(ConfigError, match="refuses a sealed model of responses"):
         refuse_standing_out(many, "responses", 10, weights)
-    refuse_standing_out(unexplained(many, column, alike)[0], "responses", 10)
+    refuse_standing_out(unexplained(many, column, alike, 10)[0], "responses", 10)
     # Of responses that columns explain wholly nothing is left, and no rounding of them.
-    assert not unexplained(3.0 + 50.0 * column[:, 0], column, alike)[0].any()
+    assert not unexplained(3.0 + 50.0 * column[:, 0], column, alike, 10)[0].any()
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        lambda rng: rng.normal(size=(600, 90)),
-        lambda rng: np.where(np.arange(600) == 7, 0.12, 0.01 * rng.normal(size=600))[:, None],
-    ],
-)
-def test_own_columns_must_not_take_a_part_of_what_stands_out(more):
-    """They left it 0.86 and 0.6 of the squares, and a model's weights were its row to 0.99."""
-    column, responses, noise = hidden()
-    cells = np.column_stack([column, more(np.random.default_rng(1))])
-    left, without = unexplained(responses, cells, np.ones(600))
+@pytest.mark.parametrize("far_off", [(7,), (7, 100), (7, 100, 200, 300, 400)])
+@pytest.mark.parametrize("differs", [True, False])
+def test_own_columns_must_not_take_a_part_of_what_stands_out(far_off, differs):
+    """A column that differs there, or ninety that say nothing: the model is these rows, to 0.99."""
+    rng, rows, apart = np.random.default_rng(1), 600, np.zeros(600)
+    apart[list(far_off)] = 60.0 * (-1.0) ** np.arange(len(far_off))
+    column, noise = rng.normal(size=(rows, 1)), 0.3 * rng.normal(size=rows)
+    small = 0.01 * rng.normal(size=rows) + apart / 500
+    cells = np.column_stack([column, small if differs else rng.normal(size=(rows, 90))])
+    one = np.ones(rows)
+    left, without = unexplained(50.0 * column[:, 0] + noise + apart, cells, one, 10)
     refuse_standing_out(left, "responses", 10)
     with pytest.raises(ConfigError, match="refuses a sealed model of responses"):
         refuse_standing_out(left, "responses", 10, without=without)
-    kept = np.arange(600) != 7
-    again, _ = unexplained(responses[kept], cells[kept], np.ones(599))
-    assert left @ left - again @ again == pytest.approx(without[7])
-    usual, without = unexplained(np.delete(noise, 7), cells[kept], np.ones(599))
-    refuse_standing_out(usual, "responses", 10, without=without)
+    kept = apart == 0
+    again, usual = unexplained(50.0 * column[kept, 0] + noise[kept], cells[kept], one[kept], 10)
+    assert left @ left - again @ again == pytest.approx(without[len(far_off) - 1])
+    refuse_standing_out(again, "responses", 10, without=usual)
 
 
 @pytest.mark.parametrize(

@@ -114,13 +114,16 @@ def refuse_uneven(told: Told, weights: Floats, least: int, *, wide: bool) -> Non
             raise ConfigError(_UNEVEN)
 
 
-def unexplained(values: Floats, cells: Floats, weights: Floats) -> tuple[Floats, Floats]:
+def unexplained(
+    values: Floats, cells: Floats, weights: Floats, least: int
+) -> tuple[Floats, Floats]:
     """What a party's own columns and a constant leave of responses, times the root of weights.
 
     What they explain makes no slope, however large it is. Less than digits of cells hold is zero.
 
-    Also by how much the sum of these squares would fall without each sample: a column that differs
-    in one of them, or many that say nothing, take a part of what stands out, as no model need do.
+    Also by how much the sum of these squares falls without one sample, two, and more below
+    ``least``, taking in turn the one that it falls most by: a column that differs in these, or many
+    that say nothing, take a part of what stands out, as no model need do.
     """
     root = np.sqrt(weights)
     x = np.column_stack([np.ones(len(values)), cells]) * root[:, None]
@@ -131,9 +134,27 @@ def unexplained(values: Floats, cells: Floats, weights: Floats) -> tuple[Floats,
         # The second takes off what squares of numbers have rounded away.
         left = left - x @ np.linalg.lstsq(gram, x.T @ left, rcond=1e-12)[0]
     if float(left @ left) <= _DIGITS * float(target @ target):
-        return np.zeros_like(left), np.zeros_like(left)
-    leverages = ((x @ np.linalg.pinv(gram, rcond=1e-12, hermitian=True)) * x).sum(axis=1)
-    return left, left**2 / np.maximum(1.0 - leverages, 1e-9)
+        return np.zeros_like(left), np.zeros(0)
+    explaining = x @ np.linalg.pinv(gram, rcond=1e-12, hermitian=True)
+    return left, _falls(left, x, explaining, min(least - 1, len(left)))
+
+
+def _falls(left: Floats, x: Floats, explaining: Floats, most: int) -> Floats:
+    """By how much the squares of what is left fall without the samples that they fall most by."""
+    left, free = left.copy(), 1.0 - (explaining * x).sum(axis=1)
+    falls, taken = np.zeros(most), np.zeros((most, len(left)))
+    there = np.ones(len(left), bool)
+    for number in range(most):
+        each = np.where(there, left**2 / np.maximum(free, 1e-9), -1.0)
+        which = int(each.argmax())
+        falls[number], there[which] = each[which], False
+        # What a sample has of the others' fit, without those that were taken before.
+        change = explaining @ x[which] + taken[:number].T @ taken[:number, which]
+        change /= np.sqrt(max(float(free[which]), 1e-9))
+        left += change * left[which] / np.sqrt(max(float(free[which]), 1e-9))
+        free -= change**2
+        taken[number] = change
+    return np.cumsum(falls)
 
 
 def refuse_standing_out(
@@ -157,14 +178,16 @@ def refuse_standing_out(
     weights
         How many times its square counts; None: once.
     without
-        By how much all squares fall without a sample; None: by its own.
+        By how much all squares fall without one sample, two, and so on; None: by their own.
     """
     if not len(values):
         return
     times = 1.0 if weights is None else weights
     squares = np.sort(times * (values - np.median(values)) ** 2)[::-1]
     total, count = float(squares.sum()), np.arange(1, min(least, len(squares) + 1))
-    parts = np.cumsum(squares)[: len(count)] > (1.0 - 0.2 / (count + 1)) * total
-    alone = without is not None and least > 1 and float(without.max()) > 0.9 * total
-    if total > 0 and (alone or parts.any()):
+    most = (1.0 - 0.2 / (count + 1)) * total
+    few = (np.cumsum(squares)[: len(count)] > most).any()
+    if without is not None and len(without):
+        few = few or (without[: len(count)] > most).any()
+    if total > 0 and few:
         raise ConfigError(_STANDS_OUT.format(what))

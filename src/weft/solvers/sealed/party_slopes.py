@@ -113,7 +113,7 @@ class SlopeShares(PhaseOrder):
             # Else others would choose, by which cells they have too, what columns explain.
             own = own * holders[self._view.row_cohort[self._counted]][:, self._view.column_cohort]
         for column in left.T:
-            rest, without = unexplained(column, own, weights)
+            rest, without = unexplained(column, own, weights, least)
             what = "responses less what its own columns explain"
             refuse_standing_out(rest, what, least, without=without)
 
