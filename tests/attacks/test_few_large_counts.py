@@ -17,6 +17,7 @@ from itertools import product
 import numpy as np
 import pytest
 from scipy.special import gammaln, xlogy
+from sklearn.linear_model import Ridge
 
 from weft.data.tile import Tile
 from weft.errors import ConfigError, WeftError
@@ -188,6 +189,31 @@ def test_own_columns_must_not_take_a_part_of_what_stands_out(far_off, differs):
     kept = apart == 0
     again, usual = unexplained(50.0 * column[kept, 0] + noise[kept], cells[kept], one[kept], 10)
     assert left @ left - again @ again == pytest.approx(without[len(far_off) - 1])
+    refuse_standing_out(again, "responses", 10, without=usual)
+
+
+@pytest.mark.parametrize("lam", [1e-3, 1e-2])
+def test_own_columns_that_a_penalised_model_hardly_uses_hide_nothing(lam):
+    """A column of one sample explains its response by a weight that a penalty forbids."""
+    rng, rows, which = np.random.default_rng(2), 600, 7
+    others, noise = rng.normal(size=(rows, 5)), 0.1 * rng.normal(size=rows)
+    noise[which] += 60.0
+    level, flag = (np.arange(rows) < 300) * 1.0, 1e-3 * rng.normal(size=rows)
+    flag[which] += 1.0
+    own = np.column_stack([level, flag])
+    responses, one, penalty = noise + 10 * level, np.ones(rows), lam * rows
+    left, without = unexplained(responses, own, one, 10)
+    refuse_standing_out(left, "responses", 10, without=without)
+    judge = Ridge(alpha=penalty).fit(own, responses)
+    left, without = unexplained(responses, own, one, 10, penalty)
+    np.testing.assert_allclose(left, responses - judge.predict(own), atol=1e-9)
+    model = Ridge(alpha=penalty).fit(np.column_stack([own, others]), responses).coef_[2:]
+    row = (others - others.mean(axis=0))[which]
+    assert model @ row > 0.95 * np.linalg.norm(model) * np.linalg.norm(row)
+    with pytest.raises(ConfigError, match="refuses a sealed model of responses"):
+        refuse_standing_out(left, "responses", 10, without=without)
+    kept = np.arange(rows) != which
+    again, usual = unexplained(responses[kept], own[kept], one[kept], 10, penalty)
     refuse_standing_out(again, "responses", 10, without=usual)
 
 

@@ -186,15 +186,17 @@ def test_a_column_of_few_samples_would_tell_their_labels(guarded, monkeypatch, r
 def test_columns_must_stand_for_many_labels(few, columns, digits, tells):
     """Of so few rows, whatever values they have there; and not where two values are all."""
     rng = np.random.default_rng(3)
-    cells = rng.normal(size=(300, 2 + columns))
-    cells[few:, 2:] = 0.5
+    cells = rng.normal(size=(300, 2 + columns)) / 4
+    cells[few:, 2:] = 0.125
     view = SimpleNamespace(cell_holders=None, overlap="mean")
     assert tells_of_few(view, cells, digits) is tells
     if columns == 1:
-        # The same where the others are a part of what it is made of.
+        # The same where the others are a part of what it is made of; and noise is that of cells
+        # of about one, so that larger ones tell more digits.
         cells[:, 2] += 3 * cells[:, 0]
         assert tells_of_few(view, cells, digits) is tells
-    cells[:, 2:] = cells[:, 2:] > 0.5
+        assert tells_of_few(view, 1024 * cells, digits)
+    cells[:, 2:] = cells[:, 2:] > 0.125
     assert not tells_of_few(view, cells, digits)
 
 
@@ -235,6 +237,28 @@ def behind_levels(rng):
     return cells
 
 
+def ages_some_with_months(rng):
+    """What others add is a whole number: of 14 rows, 36 to 40 of 40 sets of labels were found."""
+    ages = np.round(rng.normal(50.0, 15.0, 600))
+    ages[:14] += rng.uniform(0.0, 1.0, 14)
+    return (ages[:, None] - ages.mean()) / ages.std()
+
+
+def codes_of_no_common_step(rng):
+    return np.r_[rng.uniform(2.0, 4.0, 14), np.full(60, 2.5), np.ones(200), np.zeros(326)][:, None]
+
+
+def ages_of_half_years(rng):
+    """Thirty have half a year more: of these, whether a number is even is told, and no label."""
+    ages = np.round(rng.normal(50.0, 15.0, 600))
+    ages[:30] += 0.5
+    return (ages[:, None] - ages.mean()) / ages.std()
+
+
+def prices(rng):
+    return np.round(rng.lognormal(0.0, 0.5, 600), 2)[:, None]
+
+
 def levels(rng):
     return np.eye(12)[rng.integers(0, 12, 1500)]
 
@@ -248,6 +272,10 @@ def levels(rng):
         (beside_a_code, True),
         (of_most_of_its_rows, True),
         (behind_levels, True),
+        (ages_some_with_months, True),
+        (codes_of_no_common_step, True),
+        (ages_of_half_years, False),
+        (prices, False),
         (levels, False),
     ],
 )

@@ -27,8 +27,11 @@ _GRADIENT_BITS = 24
 def digits_told(table: WholeTable, problems: int, largest: float = 1.0) -> float:
     """Of labels by a gradient; ``largest`` of one's own columns, see `column_size`: noise does not
     grow with them."""
-    each = _GRADIENT_BITS + max(0.0, math.log2(max(largest, 1.0)))
-    return each * table.n_columns * problems
+    return _bits(largest) * table.n_columns * problems
+
+
+def _bits(largest: float) -> float:
+    return _GRADIENT_BITS + max(0.0, math.log2(max(largest, 1.0)))
 
 
 def tells_gradient(
@@ -49,7 +52,7 @@ def column_size(view: PartyView, cells: Floats) -> float:
 
 def tells_of_few(view: PartyView, cells: Floats, digits: float) -> bool:
     """Whether one's own columns stand for rows whose labels, of so many ``digits``, they tell."""
-    return tells_labels(undivided(view, cells), _GRADIENT_BITS, digits)
+    return tells_labels(undivided(view, cells), _bits(column_size(view, cells)), digits)
 
 
 def label_digits(labels: Floats, holders: int) -> float:

@@ -18,6 +18,10 @@ import numpy as np
 
 from weft.array_types import Flags, Floats, Ints
 from weft.solvers.sealed.column_combinations import orthonormal_basis
+from weft.solvers.sealed.labels_beside_whole_numbers import (
+    digits_of_counts,
+    tells_beside_whole_numbers,
+)
 
 #: Below this, numbers in 64 bits are the same.
 _SAME = 1e-9
@@ -50,6 +54,8 @@ def tells_labels(cells: Floats, bits: float, digits: float) -> bool:
     """
     if not cells.size:
         return False
+    if any(tells_beside_whole_numbers(column, bits, digits) for column in cells.T):
+        return True
     basis = orthonormal_basis(cells)
     leverages = (basis**2).sum(axis=1)
     order = np.argsort(leverages)[::-1]
@@ -135,13 +141,6 @@ def _told_of_unlike(values: Floats, told: Floats, strong: Flags, digits: float) 
     alike = np.unique(rounded, axis=0, return_counts=True)[1]
     if len(alike) <= strong.sum():
         return False
-    by_counts = float(_digits_of_counts(alike).sum())
+    by_counts = float(digits_of_counts(alike).sum())
     told_of_these = min(float(told[strong].sum()), by_counts) + float(told[~strong].sum())
     return told_of_these > 0.5 * digits * len(values)
-
-
-def _digits_of_counts(rows: Ints) -> Floats:
-    """What it tells, on average, how many of so many labels are of one of two classes."""
-    normal = 0.5 * np.log2(2 * np.pi * np.e * (rows / 4 + 1 / 12))
-    least: Floats = np.minimum(np.log2(rows + 1.0), normal)
-    return least

@@ -115,24 +115,37 @@ def refuse_uneven(told: Told, weights: Floats, least: int, *, wide: bool) -> Non
 
 
 def unexplained(
-    values: Floats, cells: Floats, weights: Floats, least: int
+    values: Floats, cells: Floats, weights: Floats, least: int, penalty: float = 0.0
 ) -> tuple[Floats, Floats]:
     """What a party's own columns and a constant leave of responses, times the root of weights.
 
     What they explain makes no slope, however large it is. Less than digits of cells hold is zero.
 
     Also by how much the sum of these squares falls without one sample, two, and more below
-    ``least``, taking in turn the one that it falls most by: a column that differs in these, or many
-    that say nothing, take a part of what stands out, as no model need do.
+    ``least``: a column that differs in these, or many that say nothing, take a part of what stands
+    out, as no model need do.
+
+    Parameters
+    ----------
+    penalty
+        λN of the model, but for the constant: what least squares explain by a large weight it
+        leaves.
     """
     root = np.sqrt(weights)
     x = np.column_stack([np.ones(len(values)), cells]) * root[:, None]
-    x /= np.maximum(np.linalg.norm(x, axis=0), 1e-300)
-    target = left = (values - np.median(values)) * root
-    gram = x.T @ x
+    norms = np.linalg.norm(x, axis=0)
+    # A column without any cells, or with none that digits hold, explains nothing.
+    norms[norms < 1e-100] = 1.0
+    x /= norms
+    held = penalty * np.append(0.0, norms[1:] ** -2.0)
+    target = (values - np.median(values)) * root
+    gram = x.T @ x + np.diag(held)
+    fit = np.zeros(len(held))
     for _ in range(2):
         # The second takes off what squares of numbers have rounded away.
-        left = left - x @ np.linalg.lstsq(gram, x.T @ left, rcond=1e-12)[0]
+        slope = x.T @ (target - x @ fit) - held * fit
+        fit = fit + np.linalg.lstsq(gram, slope, rcond=1e-12)[0]
+    left = target - x @ fit
     if float(left @ left) <= _DIGITS * float(target @ target):
         return np.zeros_like(left), np.zeros(0)
     explaining = x @ np.linalg.pinv(gram, rcond=1e-12, hermitian=True)
@@ -140,21 +153,23 @@ def unexplained(
 
 
 def _falls(left: Floats, x: Floats, explaining: Floats, most: int) -> Floats:
-    """By how much the squares of what is left fall without the samples that they fall most by."""
-    left, free = left.copy(), 1.0 - (explaining * x).sum(axis=1)
+    """By how much the squares of what is left fall without samples, in turn by the residual that
+    each would have in the fit of all others."""
+    total, left, free = float(left @ left), left.copy(), 1.0 - (explaining * x).sum(axis=1)
     falls, taken = np.zeros(most), np.zeros((most, len(left)))
     there = np.ones(len(left), bool)
     for number in range(most):
         each = np.where(there, left**2 / np.maximum(free, 1e-9), -1.0)
         which = int(each.argmax())
-        falls[number], there[which] = each[which], False
+        there[which] = False
         # What a sample has of the others' fit, without those that were taken before.
         change = explaining @ x[which] + taken[:number].T @ taken[:number, which]
         change /= np.sqrt(max(float(free[which]), 1e-9))
         left += change * left[which] / np.sqrt(max(float(free[which]), 1e-9))
         free -= change**2
         taken[number] = change
-    return np.cumsum(falls)
+        falls[number] = total - float(left[there] @ left[there])
+    return falls
 
 
 def refuse_standing_out(

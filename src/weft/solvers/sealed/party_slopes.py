@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 from scipy.special import xlogy
@@ -53,6 +54,7 @@ class SlopeShares(PhaseOrder):
         self._all_problems = Problems(context.labels.shape[1], settings.folds)
         self._fold_rows = FoldRows(self._all_problems, np.zeros(0, np.int64))
         self._problems: Ints = np.arange(self._all_problems.width)
+        self._lambdas = settings.lambdas
         self._loss, self._squared = settings.loss, settings.loss == "squared"
         #: Series of its slopes, and whether labels are responses.
         self._ladder = series_for(settings.loss)
@@ -112,9 +114,9 @@ class SlopeShares(PhaseOrder):
         if holders is not None and self._view.overlap == "mean":
             # Else others would choose, by which cells they have too, what columns explain.
             own = own * holders[self._view.row_cohort[self._counted]][:, self._view.column_cohort]
-        for column in left.T:
-            rest, without = unexplained(column, own, weights, least)
-            what = "responses less what its own columns explain"
+        what = "responses less what its own columns explain"
+        for column, lam in product(left.T, (0.0, *self._lambdas)):
+            rest, without = unexplained(column, own, weights, least, lam * self._whole.n_rows)
             refuse_standing_out(rest, what, least, without=without)
 
     @property
