@@ -226,13 +226,25 @@ def test_weft_alone_loads_nothing_heavy():
     assert not heavy
 
 
-def test_an_estimator_loads_little_more_than_scikit_learn():
+#: Rooms that no estimator needs before its first fit.
+LATER = ("weft.crypto", "weft.network", "weft.report")
+NAMED = "from weft import HybridClassifier, HybridGLM, HybridRegressor"
+
+
+def test_to_name_an_estimator_loads_no_scikit_learn_and_no_data_frames():
+    heavy, loaded = heavy_modules(NAMED)
+    assert {"weft.estimators.classifier", "weft.estimators.glm"} <= loaded
+    assert heavy == {"numpy", "scipy"}
+    assert not [m for m in loaded if m.startswith(LATER)]
+
+
+def test_to_make_an_estimator_loads_little_more_than_scikit_learn():
     """No compiler, no reader, no solver, before the first fit."""
-    names = "HybridClassifier, HybridGLM, HybridRegressor"
-    heavy, loaded = heavy_modules(f"from weft import {names}", beside="sklearn.base")
+    made = "HybridClassifier(), HybridGLM(), HybridRegressor()"
+    heavy, loaded = heavy_modules(f"{NAMED}\n{made}", beside="sklearn.base")
     assert {"weft.estimators.classifier", "weft.estimators.glm"} <= loaded
     assert not heavy
-    assert not [m for m in loaded if m.startswith(("weft.crypto", "weft.network", "weft.report"))]
+    assert not [m for m in loaded if m.startswith(LATER)]
 
 
 COMMAND = """

@@ -56,6 +56,40 @@ def test_a_fitted_estimator_survives_pickling():
     assert again.gap_ == model.gap_
 
 
+#: Estimators, and a class of a user's own, that are named before there is scikit-learn.
+NAMED_FIRST = """
+import pickle, sys
+from weft import HybridClassifier, HybridGLM, HybridRegressor
+
+class Before(HybridClassifier):
+    def score(self, X, y=None, sample_weight=None, groups=None):
+        return 1.0
+
+assert not [module for module in sys.modules if module.startswith("sklearn")]
+found = pickle.loads(bytes.fromhex(sys.argv[1]))
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone, is_regressor
+
+class After(HybridRegressor):
+    def fit(self, X, y=None, sample_weight=None, groups=None):
+        return self
+
+assert isinstance(found, HybridClassifier) and found.get_params()["loss"] == "logistic"
+for kind in (HybridClassifier, HybridGLM, HybridRegressor, Before, After):
+    made = clone(kind(lam=0.5))
+    assert isinstance(made, BaseEstimator) and made.lam == 0.5 and "lam=0.5" in repr(made)
+    assert made.set_fit_request and made.set_score_request and made._repr_html_()
+assert issubclass(Before, ClassifierMixin) and issubclass(After, RegressorMixin)
+assert not issubclass(HybridGLM, (ClassifierMixin, RegressorMixin)) and is_regressor(HybridGLM())
+assert "groups" in repr(Before.set_score_request.__signature__)
+assert "groups" in repr(After.set_fit_request.__signature__)
+"""
+
+
+def test_an_estimator_that_is_named_before_scikit_learn_is_there_derives_from_it_all_the_same():
+    pickled = pickle.dumps(HybridClassifier("logistic")).hex()
+    subprocess.run([sys.executable, "-c", NAMED_FIRST, pickled], check=True)
+
+
 @pytest.mark.parametrize("method", ["predict", "predict_jointly", "predict_with"])
 def test_predicting_before_fitting_is_refused(method):
     table = load("diabetes")

@@ -11,13 +11,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import numpy as np
-import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from weft.errors import DataError
 
+# Loaded with the first cells: whoever only names a tile waits for no data frames.
 if TYPE_CHECKING:
+    import pandas as pd
+
     from weft.data.columns.declared_cells import DeclaredColumns
 
 Names: TypeAlias = NDArray[np.object_]
@@ -189,6 +191,8 @@ def present(labels: Labels) -> NDArray[np.bool_]:
     if labels.dtype.kind == "f":
         return cast("NDArray[np.bool_]", ~np.isnan(labels))
     if labels.dtype == object:
+        import pandas as pd
+
         return cast("NDArray[np.bool_]", ~pd.isna(labels) & (labels != ""))
     if labels.dtype.kind == "U":
         return np.asarray(labels != "", dtype=bool)
@@ -227,6 +231,8 @@ def as_names(values: Iterable[object], kind: str, where: str) -> Names:
     names[:] = items
     if set(map(type, items)) <= {str}:
         return cast("Names", values) if _is_names(values) else names
+    import pandas as pd
+
     for position, item in enumerate(items):
         if isinstance(item, str):
             names[position] = str(item)
@@ -244,6 +250,8 @@ def as_names(values: Iterable[object], kind: str, where: str) -> Names:
 
 def as_block(block: ArrayLike | pd.DataFrame | Sparse, where: str) -> Block:
     """float64 C-contiguous array or canonical csr_array; no copy where the input is one."""
+    import pandas as pd
+
     try:
         if sp.issparse(block):
             sparse: Sparse = cast("Any", sp.csr_array)(block, dtype=np.float64)

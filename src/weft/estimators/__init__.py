@@ -4,8 +4,12 @@
 >>> model = HybridClassifier(lam=1e-2, unit_rows=True).fit(split)
 """
 
+from weft.estimators.base import Hybrid
 from weft.estimators.classifier import HybridClassifier
 from weft.estimators.glm import HybridGLM
 from weft.estimators.regressor import HybridRegressor
+from weft.estimators.scikit_learn_bases import take_bases_if_loaded
 
 __all__ = ["HybridClassifier", "HybridGLM", "HybridRegressor"]
+
+take_bases_if_loaded(Hybrid)

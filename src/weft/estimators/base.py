@@ -9,26 +9,25 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
 
 import numpy as np
-import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from weft.config.strict_reading import checked
 from weft.data.splits import Split
 from weft.data.tile import Task, Tile
 from weft.errors import ConfigError, DataError
 from weft.estimators.one_table import WEIGHT, table_tile
+from weft.estimators.scikit_learn_bases import BasesToCome, take_bases
 from weft.federation.preprocessing_settings import Preprocessing, TableSettings
 from weft.guards import OPEN, Terms
 from weft.inference.requirements import wanted_inference
 from weft.solvers.settings import AUTO, DEFAULTS, Mode, Settings
 
-# Whatever trains or predicts is loaded when it first does: an estimator that is only named, or
-# unpickled, waits for no compiler, and costs little more than scikit-learn.
+# Whatever trains or predicts is loaded when it first does: an estimator that is only named waits
+# for no compiler, no data frames and no scikit-learn, and one that is only made for no compiler.
 if TYPE_CHECKING:
+    import pandas as pd
+
     from weft.inference.coefficient_summary import Summary
     from weft.solvers.base import Record, Result
 
@@ -67,7 +66,7 @@ _FIXED = ("latency", "without_penalty")
 
 # A dataclass writes the constructor that scikit-learn asks for: it stores parameters, no more.
 @dataclass(eq=False, repr=False)
-class Hybrid(BaseEstimator):
+class Hybrid(BasesToCome):
     """An estimator but for what depends on its task."""
 
     _: KW_ONLY
@@ -119,6 +118,11 @@ class Hybrid(BaseEstimator):
     inference: bool | str = False
     seed: int = DEFAULTS["seed"]
     verbose: bool = False
+
+    def __new__(cls, *_args: Any, **_named: Any) -> Self:
+        take_bases(Hybrid)
+        made: Self = super().__new__(cls)
+        return made
 
     @property
     def _task(self) -> Task:
@@ -207,7 +211,7 @@ class Hybrid(BaseEstimator):
         Of a multinomial model, ``reference`` is the class that all others are against; None: the
         first.
         """
-        check_is_fitted(self, "model_")
+        self._insist_on_a_fit()
         found = self._inference
         if found is None:
             raise ConfigError(
@@ -294,6 +298,8 @@ class Hybrid(BaseEstimator):
 
     def _table(self, X: Any, y: Any, sample_weight: Any) -> Tile:
         """An ordinary table as one party's tile; scikit-learn's own checks speak here."""
+        from sklearn.utils.validation import _check_sample_weight, validate_data
+
         X, y = validate_data(self, X, y, **self._accepted(), y_numeric=self._task == "regression")
         names = getattr(self, "feature_names_in_", None)
         if names is None:
@@ -311,6 +317,11 @@ class Hybrid(BaseEstimator):
     def _targets(self, y: NDArray[Any]) -> NDArray[Any]:
         return y
 
+    def _insist_on_a_fit(self) -> None:
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(self, "model_")
+
     def _accepted(self) -> dict[str, Any]:
         """What scikit-learn's validation lets through."""
         blank: bool | str = True if self.missing == "error" else "allow-nan"
@@ -318,7 +329,7 @@ class Hybrid(BaseEstimator):
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         """(samples × classes) scores of full rows."""
-        check_is_fitted(self, "model_")
+        self._insist_on_a_fit()
         if isinstance(X, Tile):
             block = self.model_.aligned(X.features, X.block, X.source or "the tile")
             return self.model_.decision(block)
@@ -327,6 +338,9 @@ class Hybrid(BaseEstimator):
                 "tiles have no order of samples that an array could be in; call predict_jointly, "
                 "decision_function_jointly or predict_proba_jointly, whose results name them"
             )
+        import pandas as pd
+        from sklearn.utils.validation import validate_data
+
         names = getattr(self, "feature_names_in_", None)
         if isinstance(X, pd.DataFrame) and names is not None:
             missing = [name for name in names if name not in X.columns]
@@ -364,13 +378,15 @@ class Hybrid(BaseEstimator):
         Series
             Predictions by sample id.
         """
+        import pandas as pd
+
         ids, scores = self._joint_scores(tiles)
         return pd.Series(self.model_.outcome(scores), ids, name="prediction")
 
     def _joint_scores(self, tiles: Any) -> tuple[pd.Index[Any], NDArray[np.float64]]:
         from weft.estimators.joint_predictions import joint_scores
 
-        check_is_fitted(self, "model_")
+        self._insist_on_a_fit()
         held = tiles_of(tiles)
         if held is None:
             raise ConfigError("joint prediction takes tiles; call predict for a full table")
@@ -387,7 +403,7 @@ class Hybrid(BaseEstimator):
 
     def predict_with(self, tile: Tile) -> NDArray[Any]:
         """Predict from one party's columns alone; all other features count as their centre."""
-        check_is_fitted(self, "model_")
+        self._insist_on_a_fit()
         if not set(tile.features) & set(self.model_.features):
             raise DataError(
                 f"{tile.source or 'the tile'}: none of its columns is a feature of the model; "
@@ -453,4 +469,6 @@ def _warn_of_gaps(result: Result, settings: Settings, gap: float) -> None:
         f"{reached:.2e}, not at {settings.gap:g}{more}; scale the features, or raise lam, "
         "max_iter or gap"
     )
+    from sklearn.exceptions import ConvergenceWarning
+
     warnings.warn(message, ConvergenceWarning, stacklevel=4)

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 
 from weft.data.tile import Task
 from weft.estimators.base import Hybrid, tiles_of
+from weft.estimators.scikit_learn_bases import offered_if
 from weft.losses.probabilities import WITH_PROBABILITIES
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(eq=False, repr=False)
-class HybridClassifier(ClassifierMixin, Hybrid):
+class HybridClassifier(Hybrid):
     """Classification over parties that hold some rows and some columns each.
 
     More than two classes give one model per class against the rest, but for the loss "softmax",
@@ -167,6 +167,8 @@ class HybridClassifier(ClassifierMixin, Hybrid):
         The released `Model`, how the run ended, and who held what.
     """
 
+    _scikit_learn_mixin: ClassVar[str] = "ClassifierMixin"
+
     loss: str = "hinge"
 
     @property
@@ -196,12 +198,14 @@ class HybridClassifier(ClassifierMixin, Hybrid):
 
     def decision_function_jointly(self, tiles: Any) -> pd.DataFrame | pd.Series[float]:
         """Scores by sample id, of samples whose features lie at several parties."""
+        import pandas as pd
+
         ids, scores = self._joint_scores(tiles)
         if len(self.classes_) == 2:
             return pd.Series(scores[:, 0], ids, name="score")
         return pd.DataFrame(scores, ids, columns=self.classes_)
 
-    @available_if(lambda self: self.loss in WITH_PROBABILITIES)
+    @offered_if(lambda self: self.loss in WITH_PROBABILITIES)
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities of the classes; with the losses "logistic" and "softmax" only.
 
@@ -210,9 +214,11 @@ class HybridClassifier(ClassifierMixin, Hybrid):
         scores = self._scores(X)
         return self.model_.probabilities(scores)
 
-    @available_if(lambda self: self.loss in WITH_PROBABILITIES)
+    @offered_if(lambda self: self.loss in WITH_PROBABILITIES)
     def predict_proba_jointly(self, tiles: Any) -> pd.DataFrame:
         """The same by sample id, of samples whose features lie at several parties."""
+        import pandas as pd
+
         ids, scores = self._joint_scores(tiles)
         return pd.DataFrame(self.model_.probabilities(scores), ids, columns=self.classes_)
 
@@ -228,6 +234,8 @@ class HybridClassifier(ClassifierMixin, Hybrid):
 
 def encoded_classes(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """The classes of a table's labels, and the number of every label's."""
+    from sklearn.utils.multiclass import check_classification_targets
+
     check_classification_targets(y)
     classes, encoded = np.unique(y, return_inverse=True)
     if len(classes) < 2:

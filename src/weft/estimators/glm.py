@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
-from sklearn.utils import ClassifierTags, RegressorTags
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
 from weft.array_types import Floats
 from weft.data.tile import Task
 from weft.estimators.base import Hybrid, tiles_of
 from weft.estimators.classifier import encoded_classes
+from weft.estimators.scikit_learn_bases import offered_if
 from weft.losses import Loss, get_family, get_loss
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: Families whose responses are classes.
 _OF_CLASSES = ("binomial", "multinomial")
@@ -82,27 +82,31 @@ class HybridGLM(Hybrid):
         self.classes_ = np.asarray(model.classes)
         self.coef_, self.intercept_ = model.coef, model.intercept
 
-    @available_if(lambda self: self.family in _OF_CLASSES)
+    @offered_if(lambda self: self.family in _OF_CLASSES)
     def predict_proba(self, X: Any) -> Floats:
         """Probabilities of the classes; of more than two binomial models, normalised."""
         scores = self._scores(X)
         return self.model_.probabilities(scores)
 
-    @available_if(lambda self: self.family in _OF_CLASSES)
+    @offered_if(lambda self: self.family in _OF_CLASSES)
     def predict_proba_jointly(self, tiles: Any) -> pd.DataFrame:
         """The same by sample id, of samples whose features lie at several parties."""
+        import pandas as pd
+
         ids, scores = self._joint_scores(tiles)
         return pd.DataFrame(self.model_.probabilities(scores), ids, columns=self.classes_)
 
-    @available_if(lambda self: self.family in _OF_CLASSES)
+    @offered_if(lambda self: self.family in _OF_CLASSES)
     def decision_function(self, X: Any) -> Floats:
         """Scores of full rows: above zero for the second of two classes, else one per class."""
         scores = self._scores(X)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
-    @available_if(lambda self: self.family == "binomial")
+    @offered_if(lambda self: self.family == "binomial")
     def decision_function_jointly(self, tiles: Any) -> pd.DataFrame | pd.Series[float]:
         """Scores by sample id, of samples whose features lie at several parties."""
+        import pandas as pd
+
         ids, scores = self._joint_scores(tiles)
         if len(self.classes_) == 2:
             return pd.Series(scores[:, 0], ids, name="score")
@@ -114,7 +118,7 @@ class HybridGLM(Hybrid):
         Against a model with an intercept alone; of binomial models of more than two classes, over
         all of them together. Tiles bring their labels.
         """
-        check_is_fitted(self, "model_")
+        self._insist_on_a_fit()
         tiles = tiles_of(X) if y is None else None
         if tiles is None:
             labels, scores = y, self._scores(X)
@@ -138,6 +142,8 @@ class HybridGLM(Hybrid):
         return float(1.0 - left / alone)
 
     def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags, RegressorTags
+
         tags = super().__sklearn_tags__()
         sorts = self._task == "classification"
         tags.estimator_type = "classifier" if sorts else "regressor"

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-from sklearn.base import RegressorMixin
+from typing import Any, ClassVar
 
 from weft.data.tile import Task
 from weft.estimators.base import Hybrid, tiles_of
 
 
 @dataclass(eq=False, repr=False)
-class HybridRegressor(RegressorMixin, Hybrid):
+class HybridRegressor(Hybrid):
     """Regression over parties that hold some rows and some columns each.
 
     Parameters and attributes are those of `HybridClassifier`, but the loss is "squared" by
     default, ``coef_`` is flat, ``intercept_`` a number, and there are no classes.
     """
+
+    _scikit_learn_mixin: ClassVar[str] = "RegressorMixin"
 
     loss: str = "squared"
 
