@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from weft.errors import ProtocolError
-from weft.protocol.message import Fields, Message, declared, message_of
+from weft.protocol.message import Fields, Message, message_of
 
 Q = TypeVar("Q", bound=Message)
 R = TypeVar("R", bound=Message)
@@ -20,7 +20,8 @@ class Phase(Generic[Q, R]):
     """One thing that a coordinator may ask.
 
     A phase is a constant of the module that declares its messages; the coordinator asks it, the
-    party's half answers it (:func:`answer`). Declaring it checks the declarations of both types.
+    party's half answers it (:func:`answer`). The declarations of both types are read, and checked,
+    with the first message: a run asks a few of all the phases that there are.
     """
 
     name: str
@@ -30,8 +31,6 @@ class Phase(Generic[Q, R]):
     def __post_init__(self) -> None:
         if self.name in _PHASES:
             raise TypeError(f"phase '{self.name}' is declared twice")
-        declared(self.request)
-        declared(self.reply)
         _PHASES[self.name] = self
 
     def read_request(self, fields: Fields) -> Q:
