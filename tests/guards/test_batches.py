@@ -49,11 +49,12 @@ def scenes(draw):
     return atom, least, width, batches
 
 
-@given(scenes())
+@given(scenes(), st.booleans())
 @examples(200)
-def test_no_two_vectors_that_others_see_differ_in_too_few_samples(scene):
+def test_no_two_vectors_that_others_see_differ_in_too_few_samples(scene, short):
+    """In whatever digits the guard keeps them."""
     atom, least, width, batches = scene
-    guard = SeenBatches(atom, least, width)
+    guard = SeenBatches(atom, least, width, short=short)
     admitted = np.zeros((len(atom), 0))
     for asked in batches:
         given_out = asked.copy()
@@ -183,6 +184,16 @@ def test_a_difference_that_single_precision_does_not_keep_is_a_difference():
     one[30] += 1e-12
     assert admitted(first, between, one) == [True, True, False]
     assert admitted(first, between, all_) == [True, True, False]
+
+
+def test_what_two_bytes_do_not_keep_counts_as_too_little():
+    first, between = np.full(40, 1.0), np.full(40, 0.5)
+    first[:20] = -1.0 / 3.0
+    for shift, let_through in ((1e-6, False), (1e-3, True)):
+        guard = SeenBatches(np.zeros(40, np.int64), 10, 1, short=True)
+        vectors = first, between, first + shift
+        found = [not guard.admit(vector[:, None].copy()).any() for vector in vectors]
+        assert found == [True, True, let_through]
 
 
 def test_a_large_difference_from_an_older_vector_among_tiny_ones_counts_as_one():

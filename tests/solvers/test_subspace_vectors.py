@@ -53,6 +53,26 @@ def gram_of(parts: list[Floats]) -> Floats:
 
 @few
 @given(seeds, shapes)
+def test_vectors_in_single_precision_are_combined_in_double(
+    seed: int, shape: tuple[int, int, int]
+) -> None:
+    """The anchor keeps all its digits; so does all that is made of the others as they are kept."""
+    random = np.random.default_rng(seed)
+    parts = held(random, shape)
+    short = Vectors(parts[0], short=True)
+    short.append(parts[1:])
+    rounded = [parts[0], *(part.astype(np.float32).astype(np.float64) for part in parts[1:])]
+    long = vectors_of(rounded)
+    factors = random.normal(size=(len(parts), shape[2]))
+    assert np.array_equal(short.combine(factors), long.combine(factors))
+    others, chosen = held(random, shape), random.random(shape[1]) < 0.5
+    assert np.array_equal(short.products(others, chosen), long.products(others, chosen))
+    weights, slots = random.random((shape[1], shape[2])), np.flatnonzero(chosen)
+    assert np.array_equal(short.moments(weights, slots), long.moments(weights, slots))
+
+
+@few
+@given(seeds, shapes)
 def test_a_combination_is_the_sum_written_out(seed: int, shape: tuple[int, int, int]) -> None:
     random = np.random.default_rng(seed)
     parts = held(random, shape)

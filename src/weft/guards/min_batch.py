@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
 from weft.guards.min_batch_kernels import (
+    SIZES,
     Digests,
-    Singles,
+    Seen,
     admit,
     find_lacking,
     fits,
@@ -91,7 +92,7 @@ class MinBatch:
     def hold_back(self, new: Floats, old: Floats) -> NDArray[np.bool_]:
         """Undo, in place, changes from ``old`` that are too few; returns which atoms."""
         held = np.zeros(len(self.atoms), bool)
-        nothing = np.zeros((0, 0), np.float32), np.zeros((0, 0), np.uint64), np.zeros((0, 0, 3))
+        nothing = np.zeros((0, 0), np.float32), np.zeros((0, 0), np.uint64), np.zeros((0, 0, SIZES))
         apart = np.zeros((len(self.atoms), new.shape[1]), np.int64)
         # What was admitted is kept as the last vector, and the old ones are not ours to change.
         last, values = self._values(old).copy(), self._values(new)
@@ -143,25 +144,30 @@ class _Kinds:
 class SeenBatches(MinBatch):
     """Atoms whose sums others keep: no two of them may differ in too little.
 
-    Vectors are kept in single precision, and what that leaves open counts against them: a
-    difference is never taken for more than it is. Whether anything differs at all, a number per
-    atom says, which is another one wherever a single sample is.
+    Vectors are kept in few digits, and what that leaves open counts against them: a difference is
+    never taken for more than it is. Whether anything differs at all, a number per atom says, which
+    is another one wherever a single sample is.
 
     Parameters
     ----------
     width
         Problems that are trained together, whose vectors lie side by side.
+    short
+        Keep two bytes of an entry instead of single precision. Vectors whose entries differ by
+        less than 1/65,534 of the largest are then held back.
     """
 
-    def __init__(self, atom: Ints, least: int, width: int, kind: Ints | None = None) -> None:
+    def __init__(
+        self, atom: Ints, least: int, width: int, kind: Ints | None = None, *, short: bool = False
+    ) -> None:
         super().__init__(atom, least, kind)
         samples = int(self.start[-1])
         self._last = np.zeros((width, samples))
         #: The same for vectors that are no dual vectors: neither may stand for the other.
         self._last_other: Floats | None = None
-        self._kept: Singles = np.zeros((0, samples), np.float32)
+        self._kept: Seen = np.zeros((0, samples), np.int16 if short else np.float32)
         self._digests: Digests = np.zeros((0, len(self.atoms)), np.uint64)
-        self._sizes: Floats = np.zeros((0, len(self.atoms), 3))
+        self._sizes: Floats = np.zeros((0, len(self.atoms), SIZES))
         self._count = 0
 
     def rows_of(self, atom: int) -> Ints:
@@ -199,14 +205,14 @@ class SeenBatches(MinBatch):
         return bool(fits(values, self.start, before, *seen, self.least, *kinds, atom))
 
     @property
-    def _seen(self) -> tuple[Singles, Digests, Floats]:
+    def _seen(self) -> tuple[Seen, Digests, Floats]:
         return self._kept, self._digests, self._sizes
 
     def _reserve(self, new: int) -> None:
         """Room for new vectors, and for one more, the last, to try values in."""
         if self._count + new + 1 > len(self._kept):
-            # A quarter more than it takes: of a large table, every vector kept is worth sparing.
-            room = self._count + new + 1 + self._count // 4
+            # Little more than it takes: of a large table, every vector kept is worth sparing.
+            room = self._count + new + 1 + self._count // 16
             self._kept = _longer(self._kept, room, self._count)
             self._digests = _longer(self._digests, room, self._count)
             self._sizes = _longer(self._sizes, room, self._count)

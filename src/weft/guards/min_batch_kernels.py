@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from weft.array_types import Floats, Ints
 from weft.compiled_code import INNER
 
-Singles = NDArray[np.float32]
+#: Vectors seen: float32, or, of many samples, int16, whole numbers of a unit per atom.
+Seen = NDArray[Any]
 Digests = NDArray[np.uint64]
 
 _FAST = {"reassoc", "contract", "nsz"}
@@ -19,9 +20,15 @@ _FAST = {"reassoc", "contract", "nsz"}
 _SLACK = 1.0 + 1e-9
 #: Samples that are compared at a time: without a branch in between, many at once.
 _BLOCK = 128
-#: What is kept of a vector per atom: its largest entry; Σ|e| and √Σe² of what single precision
-#: takes from its entries.
-_LARGEST, _LOST, _LOST_NORM = range(3)
+#: What is kept of a vector per atom: its largest entry; Σ|e| and √Σe² of what keeping it in few
+#: digits takes from its entries; and the unit of these.
+_LARGEST, _LOST, _LOST_NORM, _UNIT = range(4)
+#: How many figures that is.
+SIZES = 4
+#: The largest whole number that is kept of an entry.
+_MOST = 32767.0
+#: Added and taken off again, it leaves a whole number.
+_TO_WHOLE = 1.5 * 2.0**52
 
 
 @numba.njit(cache=True)
@@ -29,7 +36,7 @@ def admit(
     values: Floats,
     start: Ints,
     last: Floats,
-    kept: Singles,
+    kept: Seen,
     digests: Digests,
     sizes: Floats,
     count: int,
@@ -71,7 +78,7 @@ def find_lacking(
     values: Floats,
     start: Ints,
     last: Floats,
-    kept: Singles,
+    kept: Seen,
     digests: Digests,
     sizes: Floats,
     count: int,
@@ -106,7 +113,7 @@ def fits(
     values: Floats,
     start: Ints,
     before: Floats,
-    kept: Singles,
+    kept: Seen,
     digests: Digests,
     sizes: Floats,
     count: int,
@@ -149,7 +156,7 @@ def _judge(
     before: Floats,
     kinds: NDArray[np.int32],
     usual: Floats,
-    kept: Singles,
+    kept: Seen,
     digests: Digests,
     sizes: Floats,
     at: int,
@@ -207,7 +214,7 @@ def _apart_from_usual(new: Floats, kinds: NDArray[np.int32], usual: Floats, leas
 @numba.njit(cache=True)
 def too_close(
     mine: Floats,
-    kept: Singles,
+    kept: Seen,
     digests: Digests,
     sizes: Floats,
     new: int,
@@ -222,13 +229,13 @@ def too_close(
         if digests[old, atom] == digests[new, atom]:
             continue
         other = kept[old, start[atom] : start[atom + 1]]
-        lost = sizes[old, atom, _LOST]
+        lost, unit = sizes[old, atom, _LOST], sizes[old, atom, _UNIT]
         # (Σ|d|)² ≥ n Σd² wherever Σ|d| ≥ n · max|d|: most often that shows after some samples.
         plenty = least * (sizes[old, atom, _LARGEST] + sizes[new, atom, _LARGEST]) + lost
         moved = moved_square = 0.0
         for begin in range(0, len(mine), _BLOCK):
             end = min(begin + _BLOCK, len(mine))
-            some, squared = _differences(mine[begin:end], other[begin:end])
+            some, squared = _differences(mine[begin:end], other[begin:end], unit)
             moved += some
             moved_square += squared
             if moved * _SLACK >= plenty:
@@ -243,10 +250,10 @@ def too_close(
 
 
 @numba.njit(**INNER, fastmath=_FAST)
-def _differences(some: Floats, others: Singles) -> tuple[float, float]:
+def _differences(some: Floats, others: Seen, unit: float) -> tuple[float, float]:
     moved = square = 0.0
     for i in range(len(some)):
-        change = some[i] - others[i]
+        change = some[i] - others[i] * unit
         moved += abs(change)
         square += change * change
     return moved, square
@@ -254,7 +261,7 @@ def _differences(some: Floats, others: Singles) -> tuple[float, float]:
 
 @numba.njit(cache=True)
 def write(
-    kept: Singles,
+    kept: Seen,
     digests: Digests,
     sizes: Floats,
     vector: int,
@@ -264,30 +271,43 @@ def write(
 ) -> None:
     """Keep the values of an atom, one number for all of them, and how large they are."""
     mine = kept[vector, start[atom] : start[atom + 1]]
-    digest = np.uint64(0)
+    unit, whole = 1.0, 0.0
+    largest = _largest_of(values)
+    if kept.itemsize == 2:
+        whole = _TO_WHOLE
+        unit = largest / _MOST if largest > 0.0 else 1.0
+    digest, units = np.uint64(0), 1.0 / unit
     for place in range(len(values)):
-        mine[place] = values[place]
+        mine[place] = (values[place] * units + whole) - whole
         # Each step can be undone: where one value differs, its term does, and so the sum. The
         # place makes terms of equal values different ones. A sum can be taken many at a time.
         term = (_mixed(values[place]) ^ np.uint64(place)) * np.uint64(0x9E3779B97F4A7C15)
         digest += term ^ (term >> np.uint64(32))
     digests[vector, atom] = digest
-    largest, lost, square = _sizes_of(values, mine)
+    lost, square = _lost_of(values, mine, unit)
     sizes[vector, atom, _LARGEST] = largest
     sizes[vector, atom, _LOST] = lost
     sizes[vector, atom, _LOST_NORM] = np.sqrt(square)
+    sizes[vector, atom, _UNIT] = unit
 
 
 @numba.njit(**INNER, fastmath=_FAST)
-def _sizes_of(values: Floats, kept: Singles) -> tuple[float, float, float]:
-    largest = lost = square = 0.0
+def _largest_of(values: Floats) -> float:
+    largest = 0.0
     for i in range(len(values)):
         size = abs(values[i])
         largest = size if size > largest else largest
-        error = values[i] - kept[i]
+    return largest
+
+
+@numba.njit(**INNER, fastmath=_FAST)
+def _lost_of(values: Floats, kept: Seen, unit: float) -> tuple[float, float]:
+    lost = square = 0.0
+    for i in range(len(values)):
+        error = values[i] - kept[i] * unit
         lost += abs(error)
         square += error * error
-    return largest, lost, square
+    return lost, square
 
 
 @numba.njit(**INNER)

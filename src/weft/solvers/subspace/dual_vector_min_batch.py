@@ -13,6 +13,7 @@ from weft.guards.sample_kinds import number_pairs
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.party_sample_values import FACTORS, Rows
+from weft.solvers.subspace.product_rounding import in_few_digits
 from weft.sums.party_contribution import Wire
 
 
@@ -68,12 +69,15 @@ class Guard:
         atom = np.where(guarded, every, -1)
         kind = rows.kinds_of_samples()
         _refuse_rare(atom, kind, view.min_batch, settings.groups)
-        if settings.make_loss().smooth:
+        smooth = settings.make_loss().smooth
+        if smooth:
             told = np.where(view.trained_rows & ~guarded, every, -1)
             atom = np.maximum(atom, _large_enough(told, kind, view.min_batch))
         if not (atom >= 0).any():
             return None
-        batches = SeenBatches(atom, view.min_batch, rows.width, kind)
+        # Next to a kink few samples move, and by little: that takes all digits.
+        short = smooth and in_few_digits(view.n_samples, settings)
+        batches = SeenBatches(atom, view.min_batch, rows.width, kind, short=short)
         return cls(batches, context, settings, rows, grid)
 
     def keep(self, duals: Floats, shares: Floats | None) -> None:

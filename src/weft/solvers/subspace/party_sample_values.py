@@ -16,6 +16,7 @@ from weft.solvers.settings import Scoring, Settings
 from weft.solvers.subspace.class_fold_problems import ALWAYS, Problems
 from weft.solvers.subspace.loss_kinks import Kinks
 from weft.solvers.subspace.party_vectors import Vectors, add_scaled, combined, padded
+from weft.solvers.subspace.product_rounding import in_few_digits
 from weft.sums.party_contribution import Wire
 
 #: How many times the samples that must change may change along, at first and at most.
@@ -74,7 +75,7 @@ class Rows:
         self._duals: list[Floats] = []
         self.alpha = zeros
         self._alpha_before = zeros
-        self.vectors = Vectors(zeros)
+        self.vectors = Vectors(zeros, short=in_few_digits(view.n_samples, settings))
         #: The constant column, where the intercept is free.
         self._constant: Floats | None = None
         if context.bias is not None and settings.frees_intercept(True):
@@ -127,7 +128,7 @@ class Rows:
     def adopt(self, z: Floats) -> None:
         """Go on from z of the anchor, measured afresh."""
         self._z = self.scores(z)
-        self.vectors.renew(z.copy())
+        self.vectors.renew(z)
 
     def aim(self, target: Floats) -> None:
         self._target = self.scores(target)

@@ -17,6 +17,11 @@ from weft.protocol.message import malformed
 from weft.solvers.party_context import PartyContext
 from weft.sums.party_contribution import Posts, Wire
 
+#: A vector as it is kept.
+Kept = Floats | NDArray[np.float32]
+#: Rows that are combined at a time, where vectors must be made longer first.
+_BAND = 4096
+
 
 @numba.njit(cache=True)
 def add_scaled(out: Any, vector: Any, factors: Any) -> None:
@@ -60,16 +65,22 @@ class Vectors:
 
     The anchor is where a run began (zero, or a model to start from), and takes in the part that
     vectors had in the current point when they are dropped.
+
+    Parameters
+    ----------
+    short
+        Keep all but the anchor in single precision; combinations are made in double.
     """
 
-    def __init__(self, anchor: Floats) -> None:
-        self._held = [anchor]
+    def __init__(self, anchor: Floats, *, short: bool = False) -> None:
+        self._held: list[Kept] = [anchor]
+        self._short = short
 
     def __len__(self) -> int:
         return len(self._held)
 
     def append(self, vectors: Sequence[Floats]) -> None:
-        self._held += vectors
+        self._held += [v.astype(np.float32) for v in vectors] if self._short else vectors
 
     def combine(self, coefficients: Floats) -> Floats:
         """Σ_j coefficients[j] · vector_j, per problem."""
@@ -92,7 +103,7 @@ class Vectors:
         others = others if every else [other[chosen] for other in others]
         out = np.empty((len(self._held), len(others), self._held[0].shape[1]))
         for j, vector in enumerate(self._held):
-            mine = vector if every else vector[chosen]
+            mine = np.asarray(vector if every else vector[chosen], np.float64)
             for k, other in enumerate(others):
                 out[j, k] = inner(mine, other)
         return out
@@ -102,22 +113,34 @@ class Vectors:
         held, width = len(self._held), weights.shape[1]
         out = np.empty((held, held, width))
         for p in range(width):
-            columns = np.stack([vector[chosen, p] for vector in self._held], axis=1)
+            columns = np.stack(
+                [vector[chosen, p] for vector in self._held], axis=1, dtype=np.float64
+            )
             out[:, :, p] = columns.T @ (columns * weights[chosen, p, None])
         return out
 
 
-def combined(vectors: Sequence[Floats], coefficients: Floats) -> Floats:
+def combined(vectors: Sequence[Kept], coefficients: Floats) -> Floats:
     """Σ_j coefficients[j] · vector_j, per problem."""
-    out = np.zeros_like(vectors[0])
-    used = np.flatnonzero(coefficients.any(axis=1)).tolist()
-    fours = len(used) // 4 * 4
-    for at in range(0, fours, 4):
-        a, b, c, d = (vectors[j] for j in used[at : at + 4])
-        add_four(out, a, b, c, d, coefficients[used[at : at + 4]])
-    for j in used[fours:]:
-        add_scaled(out, vectors[j], coefficients[j])
+    out = np.zeros(vectors[0].shape)
+    used = np.flatnonzero(coefficients.any(axis=1))
+    factors, chosen = coefficients[used], [vectors[j] for j in used.tolist()]
+    # In bands, where some are in single precision: never more of them than fits a cache.
+    rows = _BAND if any(vector.dtype == np.float32 for vector in chosen) else max(1, len(out))
+    for start in range(0, len(out), rows):
+        band = slice(start, start + rows)
+        _add_all(out[band], [np.asarray(v[band], np.float64) for v in chosen], factors)
     return out
+
+
+def _add_all(out: Floats, vectors: Sequence[Floats], factors: Floats) -> None:
+    """Add vectors times factors, four at a time."""
+    fours = len(vectors) // 4 * 4
+    for at in range(0, fours, 4):
+        a, b, c, d = vectors[at : at + 4]
+        add_four(out, a, b, c, d, factors[at : at + 4])
+    for vector, factor in zip(vectors[fours:], factors[fours:], strict=True):
+        add_scaled(out, vector, factor)
 
 
 def inner(a: Floats, b: Floats) -> Floats:

@@ -23,7 +23,7 @@ from weft.solvers.subspace.free_intercept_bounds import InterceptRange
 from weft.solvers.subspace.joint_intercepts import JointInterceptRange
 from weft.solvers.subspace.messages import Ascent, Fold
 from weft.solvers.subspace.party_vectors import padded
-from weft.solvers.subspace.product_rounding import FINEST, FIXED_POINT
+from weft.solvers.subspace.product_rounding import FINEST, FIXED_POINT, SINGLE, in_few_digits
 from weft.solvers.subspace.round_trips import Exchange
 
 #: Relative rounding of a number.
@@ -318,15 +318,20 @@ class Subspace:
     def strained(self) -> bool:
         """Whether rounding in a point of large coefficients that cancel spoils the certificate.
 
-        ‖w‖² has the rounding of its terms, z that of fixed point times the coefficients; errors
-        are taken as independent of each other.
+        ‖w‖² has the rounding of its terms, z that of fixed point times the coefficients, and that
+        of single precision where parties keep Z so; errors are taken as independent of each other.
         """
         squares = self.point**2
         lengths = np.einsum("jjp->jp", self.gram)
         in_norms = 0.5 * self.lam * (squares * lengths).sum(axis=0) * _ROUNDING
         # The anchor's own z is as exact as that of any point.
         in_z = np.sqrt(squares[1:].sum(axis=0)) * self.exchange.bounds.products * FIXED_POINT
-        in_losses = in_z / np.sqrt(self.exchange.holdings.n_samples)
+        samples = self.exchange.holdings.n_samples
+        if in_few_digits(samples, self.exchange.settings):
+            # Over all samples, Z² is on average at most ‖b‖² times the mean of ‖x‖².
+            parts = (squares * lengths)[1:].sum(axis=0) * self.exchange.mean_square
+            in_z = in_z + np.sqrt(parts) * SINGLE
+        in_losses = in_z / np.sqrt(samples)
         wanted = (self.exchange.settings.gap or FINEST) * np.abs(self.primal)
         return bool((in_norms + in_losses > _BEARABLE * wanted).any())
 
