@@ -21,10 +21,10 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.network import coordinator_run, liveness
 from weft.network.coordinator_metrics import coordinator_metrics
 from weft.network.coordinator_run import coordinate_run
-from weft.network.engine.metrics_writer import MetricsFile, figures_written, machine_metrics
 from weft.network.exposure_metrics import ExposureMetrics
 from weft.network.kits.open_kit import Kit
 from weft.network.metrics_text import Metric, single, write_metrics
+from weft.network.process_metrics_file import MetricsFile, figures_written, machine_metrics
 from weft.network.process_pulse import SeenSite
 from weft.network.run_figures import (
     GapCurve,

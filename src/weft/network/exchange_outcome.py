@@ -10,8 +10,8 @@ import msgspec
 from weft.errors import ProtocolError
 from weft.network import clock
 from weft.network.envelope import Damaged, Failed, Garbled, Reply, Worked, decode_reply
+from weft.network.hide_paths import without_paths
 from weft.network.presence_replay import Moment
-from weft.network.told_sentences import without_paths
 from weft.network.transport_interface import Transport
 from weft.prepared_types import prepared
 from weft.protocol import Failure, Message, Phase, Request, fields_of, pack, unpack

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 import msgspec
 
 from weft.network.current_wait import Wait, Waits
+from weft.network.hide_paths import without_paths
 from weft.network.submitter_visible_figures import is_rough, rough
-from weft.network.told_sentences import without_paths
 from weft.report.json_values import finite
 
 if TYPE_CHECKING:

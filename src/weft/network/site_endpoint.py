@@ -25,10 +25,10 @@ from weft.network.envelope import (
     decode_envelope,
     encode,
 )
+from weft.network.hide_paths import without_paths
 from weft.network.run_index import IndexedRun, RunIndex
 from weft.network.run_party import OpenParty
 from weft.network.site_run import RETURNING, SiteRun
-from weft.network.told_sentences import without_paths
 from weft.network.versions import OtherVersion, check_version
 from weft.protocol import pack
 from weft.storage.atomic_files import DamagedFile, StorageError

@@ -22,7 +22,6 @@ from weft.errors import ConfigError, WeftError
 from weft.network.coordinator_metrics import coordinator_metrics
 from weft.network.credentials import Credential
 from weft.network.engine.expected_errors import leave_out_expected_errors
-from weft.network.engine.metrics_writer import MetricsFile, machine_metrics
 from weft.network.engine.process_heart import ProcessHeart
 from weft.network.engine.process_log import LogFollower, event_log_file, start_event_log
 from weft.network.engine.process_memory import (
@@ -36,6 +35,7 @@ from weft.network.event_lines import LogStyle
 from weft.network.kits.engine_settings import HEARTBEAT
 from weft.network.kits.open_kit import Kit
 from weft.network.metrics_text import Metric
+from weft.network.process_metrics_file import MetricsFile, machine_metrics
 from weft.network.process_pulse import Pulse
 from weft.network.run_figures import read_figures
 from weft.network.serve_settings import ServeSettings, write_serve_settings
