@@ -24,7 +24,7 @@ from weft.network.coordinator_run import coordinate_run
 from weft.network.exposure_metrics import ExposureMetrics
 from weft.network.kits.open_kit import Kit
 from weft.network.metrics_text import Metric, single, write_metrics
-from weft.network.process_metrics_file import MetricsFile, figures_written, machine_metrics
+from weft.network.process_metrics_file import MetricsFile, machine_metrics
 from weft.network.process_pulse import SeenSite
 from weft.network.run_figures import (
     GapCurve,
@@ -32,6 +32,7 @@ from weft.network.run_figures import (
     RunFigures,
     delete_figures,
     figures_of_run,
+    figures_written,
     read_figures,
     write_figures,
 )

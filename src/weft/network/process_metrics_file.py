@@ -1,15 +1,12 @@
-"""Writes metrics of this process to a file, and figures of a run for those of its server."""
+"""The metrics file of this process, and the metrics that a coordinator and a site have alike."""
 
 from __future__ import annotations
 
 import logging
 import shutil
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Event, Thread
 
 from cryptography import x509
 
@@ -17,13 +14,9 @@ from weft import __version__
 from weft.errors import WeftError
 from weft.network.kits.open_kit import Kit
 from weft.network.metrics_text import Metric, single, write_metrics
-from weft.network.run_figures import MOMENT, GapCurve, figures_of, figures_of_run, write_figures
-from weft.network.run_progress import Progress
 
 log = logging.getLogger("weft.process")
 
-#: Seconds between two files of a run's figures.
-_FIGURES = 2.0
 _DAY = 86400.0
 
 
@@ -68,39 +61,3 @@ class MetricsFile:
             if str(error) != self._trouble:
                 log.warning("metrics are not written: %s", error)
             self._trouble = str(error)
-
-
-@contextmanager
-def figures_written(home: Path, progress: Progress) -> Iterator[None]:
-    """Keep a run's figures for other processes while the block lasts, and the last ones."""
-    over = Event()
-    # A run that is taken up again goes on where its figures ended.
-    known = figures_of_run(home, progress.run)
-    began = time.time() if known is None else known.began
-    curve = GapCurve([] if known is None else known.curve)
-
-    def look() -> None:
-        curve.follow(progress, time.time() - began)
-
-    def write() -> None:
-        look()
-        write_figures(home, figures_of(progress, began, curve))
-
-    def go_on() -> None:
-        write()
-        written = time.monotonic()
-        while not over.wait(MOMENT):
-            if time.monotonic() - written >= _FIGURES:
-                write()
-                written = time.monotonic()
-            else:
-                look()
-
-    thread = Thread(target=go_on, name="weft figures", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join(_FIGURES)
-        write()

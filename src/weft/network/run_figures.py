@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import msgspec
@@ -17,6 +18,8 @@ from weft.storage.atomic_files import write_private
 
 #: Folder of these files in a coordinator's.
 _FIGURES = "figures"
+#: Seconds between two files of a run.
+_BETWEEN = 2.0
 #: Seconds that the figures of a run are told to whoever watches, and kept, after its end.
 TOLD, _KEPT = 3600.0, 30 * 86400.0
 #: Points of a curve at most.
@@ -162,3 +165,39 @@ def read_figures(home: Path, within: float = TOLD) -> Iterator[RunFigures]:
                 path.unlink()
             elif age <= within and (found := figures_of_run(home, path.stem)) is not None:
                 yield found
+
+
+@contextmanager
+def figures_written(home: Path, progress: Progress) -> Iterator[None]:
+    """Keep a run's figures for other processes while the block lasts, and the last ones."""
+    over = Event()
+    # A run that is taken up again goes on where its figures ended.
+    known = figures_of_run(home, progress.run)
+    began = time.time() if known is None else known.began
+    curve = GapCurve([] if known is None else known.curve)
+
+    def look() -> None:
+        curve.follow(progress, time.time() - began)
+
+    def write() -> None:
+        look()
+        write_figures(home, figures_of(progress, began, curve))
+
+    def go_on() -> None:
+        write()
+        written = time.monotonic()
+        while not over.wait(MOMENT):
+            if time.monotonic() - written >= _BETWEEN:
+                write()
+                written = time.monotonic()
+            else:
+                look()
+
+    thread = Thread(target=go_on, name="weft figures", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(_BETWEEN)
+        write()

@@ -26,8 +26,7 @@ from weft.network.engine.process_memory import share_pools
 from weft.network.engine.write_job import FORGETS, OUTCOME, PROGRESS, ending_file, task_file
 from weft.network.installed_job_kinds import job_kind_of, read_task
 from weft.network.kits.open_kit import Kit, packed_json
-from weft.network.process_metrics_file import figures_written
-from weft.network.run_figures import delete_figures
+from weft.network.run_figures import delete_figures, figures_written
 from weft.network.run_progress import Progress, Report
 from weft.network.run_results import RESULTS
 from weft.network.secure_session import SecureTransport
