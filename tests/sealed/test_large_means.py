@@ -28,9 +28,9 @@ from weft.solvers.sealed.large_means import (
     surely,
 )
 from weft.solvers.sealed.party_curvatures import CurvatureShares
-from weft.solvers.sealed.party_shares import noise
 from weft.solvers.sealed.reader_groups import ROWS_PER_NUMBER
 from weft.solvers.sealed.second_moment_guard import refuse_combinations
+from weft.solvers.sealed.share_arithmetic import noise
 from weft.solvers.sealed.table_positions import Place, WholeTable
 from weft.solvers.settings import Settings
 

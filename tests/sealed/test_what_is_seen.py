@@ -18,7 +18,7 @@ from weft.protocol.field_visibility import Form
 from weft.protocol.message import flat
 from weft.solvers.sealed import dealer as dealing
 from weft.solvers.sealed import party as sealed_party
-from weft.solvers.sealed import party_shares, phase_order
+from weft.solvers.sealed import phase_order, share_arithmetic
 from weft.solvers.sealed.messages import POINT, ScoresRequest
 from weft.solvers.sealed.party import SealedParty
 
@@ -55,9 +55,9 @@ def watched_run():
 
         patch.setattr(OpeningPads, "take_off", taking)
         patch.setattr(OpeningPads, "read", reading)
-        for module in (dealing, sealed_party, phase_order, party_shares):
+        for module in (dealing, sealed_party, phase_order, share_arithmetic):
             patch.setattr(module, "seeded_words", drawing)
-        for module in (dealing, party_shares):
+        for module in (dealing, share_arithmetic):
             patch.setattr(module, "SeededStream", Streaming)
         block, labels = table()
         tiles = cut(block, labels, CUTS["overlapping"])

@@ -29,10 +29,10 @@ from weft.guards.rare_classes import in_rare_class
 from weft.matching.confirmed_count import CountCheck, add_told
 from weft.matching.holding_map import HoldingMap
 from weft.matching.party_view import PartyView
+from weft.matching.who_has_labels import followed
 from weft.protocol import Channel, Message
 from weft.protocol.message import malformed
 from weft.solvers.participation import CohortSpeakers
-from weft.solvers.subspace.rows_by_label_holder import followed
 from weft.sums.party_contribution import Posts, own_slots
 from weft.sums.posted_values import LatestValues
 from weft.sums.scalar_sums import add_scalars, pack_numbers, pack_scalars

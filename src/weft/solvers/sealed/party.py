@@ -64,15 +64,6 @@ from weft.solvers.sealed.messages import (
     VectorRequest,
 )
 from weft.solvers.sealed.model_guard import refuse_wide, told_by_model
-from weft.solvers.sealed.party_shares import (
-    SharedVector,
-    combined,
-    constant_vector,
-    cut_vector,
-    noise,
-    product_share,
-    stacked,
-)
 from weft.solvers.sealed.party_weighed_slopes import WeighedShares
 from weft.solvers.sealed.phase_limit import PhaseLimit
 from weft.solvers.sealed.ring_products import (
@@ -80,6 +71,15 @@ from weft.solvers.sealed.ring_products import (
     encoded,
     mask_cells,
     transposed_products,
+)
+from weft.solvers.sealed.share_arithmetic import (
+    SharedVector,
+    combined,
+    constant_vector,
+    cut_vector,
+    noise,
+    product_share,
+    stacked,
 )
 from weft.solvers.sealed.share_scalars import pack_shares
 from weft.solvers.sealed.shared_cells import parts_of, round_parts

@@ -36,9 +36,9 @@ from weft.solvers.sealed.moment_digits import (
     sum_noise,
 )
 from weft.solvers.sealed.party import SealedParty
-from weft.solvers.sealed.party_shares import DealtShares, noise
 from weft.solvers.sealed.ring_products import encoded
 from weft.solvers.sealed.second_moment_guard import row_groups, too_decided
+from weft.solvers.sealed.share_arithmetic import DealtShares, noise
 from weft.solvers.sealed.sine_series import SCORE_BITS
 from weft.solvers.sealed.table_positions import WholeTable
 from weft.solvers.sealed.weight_digits import TIMES_MASKS

@@ -30,9 +30,9 @@ from weft.solvers.sealed.messages import (
     RatiosRequest,
 )
 from weft.solvers.sealed.moment_digits import MOST_BENDS, gradient_noise, pearson_noise
-from weft.solvers.sealed.party_shares import cut_scores, noise
 from weft.solvers.sealed.party_weighed_moments import WeighedMomentsParty
 from weft.solvers.sealed.ring_products import transposed_products
+from weft.solvers.sealed.share_arithmetic import cut_scores, noise
 from weft.solvers.settings import Settings
 
 

@@ -44,7 +44,6 @@ from weft.solvers.sealed.messages import (
 )
 from weft.solvers.sealed.moment_digits import FACTORIAL_NOISE, carry_noise, gradient_noise
 from weft.solvers.sealed.party_curvatures import CurvatureShares
-from weft.solvers.sealed.party_shares import cut_scores, noise
 from weft.solvers.sealed.ring_products import encoded, transposed_products
 from weft.solvers.sealed.second_moment_guard import (
     ALIKE,
@@ -53,6 +52,7 @@ from weft.solvers.sealed.second_moment_guard import (
     told_by_moments,
 )
 from weft.solvers.sealed.second_moment_kernels import CUT_TWICE, cross_products
+from weft.solvers.sealed.share_arithmetic import cut_scores, noise
 from weft.solvers.sealed.table_positions import WholeTable
 from weft.solvers.settings import Settings
 

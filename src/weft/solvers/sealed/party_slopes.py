@@ -25,9 +25,9 @@ from weft.solvers.sealed.fold_rows import FoldRows, with_fold
 from weft.solvers.sealed.gamma_responses import GAMMA
 from weft.solvers.sealed.masked_sine_kernels import add_cosines, add_waves, blocks_of
 from weft.solvers.sealed.model_guard import refuse_standing_out, unexplained
-from weft.solvers.sealed.party_shares import DealtShares, noise
 from weft.solvers.sealed.phase_order import PhaseOrder
 from weft.solvers.sealed.ring_products import encoded
+from weft.solvers.sealed.share_arithmetic import DealtShares, noise
 from weft.solvers.sealed.share_scalars import pack_shares
 from weft.solvers.sealed.sine_series import (
     ALARM_TERMS,

@@ -26,10 +26,10 @@ from weft.solvers.sealed.gamma_responses import GAMMA_CENTRE, common_factor
 from weft.solvers.sealed.masked_sine_kernels import add_cosines, add_waves
 from weft.solvers.sealed.messages import SlopesReply, SlopesRequest, WeighRequest
 from weft.solvers.sealed.model_guard import refuse_uneven
-from weft.solvers.sealed.party_shares import DealtShares, cut_scores, public_scores
 from weft.solvers.sealed.party_slopes import SlopeShares
 from weft.solvers.sealed.reader_groups import Told
 from weft.solvers.sealed.ring_products import encoded
+from weft.solvers.sealed.share_arithmetic import DealtShares, cut_scores, public_scores
 from weft.solvers.sealed.sine_series import LOSS_TERMS, SCORE_BITS, Series
 from weft.solvers.sealed.table_bounds import rounded_up
 from weft.solvers.sealed.weight_digits import (

@@ -16,7 +16,7 @@ from weft.protocol.message_bytes import question_digest
 from weft.protocol.request_reply import R
 from weft.solvers.party_context import PartyContext
 from weft.solvers.sealed.messages import SealedRequest
-from weft.solvers.sealed.party_shares import DealtShares
+from weft.solvers.sealed.share_arithmetic import DealtShares
 
 Asked = TypeVar("Asked", bound=SealedRequest)
 

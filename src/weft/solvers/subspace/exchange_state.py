@@ -11,6 +11,7 @@ import numpy as np
 from weft.array_types import Floats
 from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
+from weft.matching.who_has_labels import counted, followed, labelled_rows
 from weft.protocol import Channel, Message
 from weft.protocol.message_bytes import question_digest
 from weft.solvers.coordinator_visible_weights import VisibleWeights
@@ -33,7 +34,6 @@ from weft.solvers.subspace.messages import (
     PointReply,
 )
 from weft.solvers.subspace.product_rounding import rows_give_products
-from weft.solvers.subspace.rows_by_label_holder import counted, followed, labelled_rows
 from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.posted_values import LatestValues
