@@ -11,7 +11,7 @@ from pages import blocks
 from weft import Federation, Preprocessing, Settings
 from weft.data import SPLITS, Table, load
 from weft.guards import OPEN
-from weft.privacy.audit.field_checks import fields_of, meaning_of
+from weft.privacy.audit.field_evidence import fields_of, meaning_of
 from weft.protocol.field_visibility import Form
 
 _ARROW = re.compile(r"^\s*(\w)(-?->>)(\w): ([\w.]+)(.*)$")

@@ -18,7 +18,7 @@ from weft.data import Table, load
 from weft.errors import DataError
 from weft.guards.terms import OPEN, Terms
 from weft.inference.certified_distance import certify
-from weft.inference.identifiability import refuse_collinear, refuse_unidentified
+from weft.inference.refuse_standard_errors import refuse_collinear, refuse_unidentified
 from weft.inference.sums_for_standard_errors import FitStatistics
 from weft.losses import Logistic
 from weft.solvers.sealed.digit_widths import CELL_BITS

@@ -15,7 +15,7 @@ from weft.crypto.ciphers.block_format import Carried, pack_block, read_block, ta
 from weft.crypto.ciphers.paillier_scheme import PaillierSecret
 from weft.federation.joint_prediction import predict_scores
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.privacy.audit.field_checks import meaning_of
+from weft.privacy.audit.field_evidence import meaning_of
 from weft.privacy.audit.recording_audit import CHECKS, audit
 from weft.protocol import LocalChannel
 from weft.protocol.field_visibility import Form

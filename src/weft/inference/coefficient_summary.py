@@ -16,7 +16,6 @@ from weft.errors import ConfigError, DataError
 from weft.inference.certified_distance import certify, last_step
 from weft.inference.covariance import covariance, inflation
 from weft.inference.fit_measures import FitMeasures, measure
-from weft.inference.identifiability import refuse_unfinished, refuse_unidentified
 from weft.inference.model_tests import (
     FittedLoss,
     SignificanceTest,
@@ -24,6 +23,7 @@ from weft.inference.model_tests import (
     wald,
 )
 from weft.inference.other_reference import against
+from weft.inference.refuse_standard_errors import refuse_unfinished, refuse_unidentified
 from weft.inference.requirements import FIXED_DISPERSION, Kind, refuse_few_samples
 from weft.inference.sums_for_standard_errors import FitStatistics
 from weft.inference.table_text import as_latex, as_text

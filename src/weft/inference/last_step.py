@@ -25,7 +25,7 @@ import numpy as np
 from weft.array_types import Floats
 from weft.errors import DataError
 from weft.inference.certified_distance import slope_of
-from weft.inference.identifiability import refuse_collinear
+from weft.inference.refuse_standard_errors import refuse_collinear
 from weft.inference.sums_for_standard_errors import Certified, FitStatistics
 
 #: Beyond this t, curvature at the optimum may be another than that which is known.
