@@ -15,7 +15,9 @@ import psutil
 import pytest
 
 from weft.network.engine import site_worker
-from weft.network.engine.letter_frames import (
+from weft.network.engine.nursery import Nursery
+from weft.network.engine.site_process import SiteProcess
+from weft.network.engine.site_process_frames import (
     FIRST,
     MOST_LETTERS,
     MOST_PINGS,
@@ -24,8 +26,6 @@ from weft.network.engine.letter_frames import (
     receive_frame,
     send_frame,
 )
-from weft.network.engine.nursery import Nursery
-from weft.network.engine.site_process import SiteProcess
 from weft.network.envelope import Failed, Ping, Pong, decode_reply, encode
 from weft.network.metrics_text import single
 from weft.network.run_index import RunIndex

@@ -16,7 +16,7 @@ of the server, the submitter an admin session. Nothing else of Weft but the kits
 - `startup_checks`: checks of port, coordinator and certificate before the engine starts;
 - `serve_and_join`: ``weft serve`` and ``weft join`` in the foreground;
 - `site_process`: a site whose work is done in another process, `site_worker`, that `nursery`
-  starts; `letter_frames` go between them;
+  starts; `site_process_frames` go between them;
 - `process_log`: their readable log;
 - `admin_session`, `run_supervisor`: the submitter's side.
 """

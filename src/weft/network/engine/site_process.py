@@ -25,7 +25,9 @@ import msgspec
 
 from weft.errors import ProtocolError
 from weft.network.engine import require_client
-from weft.network.engine.letter_frames import (
+from weft.network.engine.nursery import Nursery
+from weft.network.engine.process_secrets import write_no_core
+from weft.network.engine.site_process_frames import (
     FIRST,
     MOST_LETTERS,
     MOST_PINGS,
@@ -34,8 +36,6 @@ from weft.network.engine.letter_frames import (
     receive_frame,
     send_frame,
 )
-from weft.network.engine.nursery import Nursery
-from weft.network.engine.process_secrets import write_no_core
 from weft.network.engine.site_worker import work_for_site
 from weft.network.envelope import Failed, Ping, Pong, decode_envelope, encode
 from weft.network.join_settings import JoinSettings

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.errors import DataError, WeftError
-from weft.network.engine.letter_frames import (
+from weft.network.engine.process_log import start_event_log
+from weft.network.engine.process_memory import share_pools
+from weft.network.engine.site_process_frames import (
     FIRST,
     MOST_LETTERS,
     MOST_PINGS,
@@ -21,8 +23,6 @@ from weft.network.engine.letter_frames import (
     receive_frame,
     send_frame,
 )
-from weft.network.engine.process_log import start_event_log
-from weft.network.engine.process_memory import share_pools
 from weft.storage.atomic_files import StorageError
 
 if TYPE_CHECKING:
