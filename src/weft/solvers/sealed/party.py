@@ -64,7 +64,7 @@ from weft.solvers.sealed.messages import (
     VectorRequest,
 )
 from weft.solvers.sealed.model_guard import refuse_wide, told_by_model
-from weft.solvers.sealed.party_weighed_slopes import WeighedShares
+from weft.solvers.sealed.party_weighted_slopes import WeightedSlopeShares
 from weft.solvers.sealed.phase_limit import PhaseLimit
 from weft.solvers.sealed.ring_products import (
     add_products,
@@ -100,7 +100,7 @@ _LONE_LABELS = (
 _NOTHING: tuple[Ints, Words] = (np.zeros(0, np.int64), np.zeros((0, 0), np.uint64))
 
 
-class SealedParty(WeighedShares):
+class SealedParty(WeightedSlopeShares):
     """Answers the phases of sealed training."""
 
     def __init__(self, context: PartyContext, settings: Settings) -> None:

@@ -30,13 +30,13 @@ from weft.solvers.sealed.messages import (
     RatiosRequest,
 )
 from weft.solvers.sealed.moment_digits import MOST_BENDS, gradient_noise, pearson_noise
-from weft.solvers.sealed.party_weighed_moments import WeighedMomentsParty
+from weft.solvers.sealed.party_weighted_second_moments import WeightedMomentsParty
 from weft.solvers.sealed.ring_products import transposed_products
 from weft.solvers.sealed.share_arithmetic import cut_scores, noise
 from weft.solvers.settings import Settings
 
 
-class PearsonParty(WeighedMomentsParty):
+class PearsonParty(WeightedMomentsParty):
     """Answers all phases of sealed training, those of a gamma model's dispersion among them."""
 
     def __init__(self, context: PartyContext, settings: Settings) -> None:

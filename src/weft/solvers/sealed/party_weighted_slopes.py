@@ -53,7 +53,7 @@ _SCALED_INTERCEPT = (
 )
 
 
-class WeighedShares(SlopeShares):
+class WeightedSlopeShares(SlopeShares):
     """What scores become where samples weigh differently."""
 
     def __init__(self, context: PartyContext, settings: Settings) -> None:

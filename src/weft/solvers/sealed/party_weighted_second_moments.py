@@ -26,7 +26,7 @@ from weft.solvers.sealed.party_second_moments import SealedMomentsParty
 from weft.solvers.sealed.table_positions import WholeTable
 
 
-class WeighedMomentsParty(SealedMomentsParty):
+class WeightedMomentsParty(SealedMomentsParty):
     """Answers the phases of sealed training and its second moments, those of weights among them."""
 
     def phases(self) -> dict[str, Answer]:
