@@ -11,8 +11,8 @@ import pytest
 
 from weft.data import Tile
 from weft.errors import WeftError
+from weft.federation.insisted_terms import InsistedTerms
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.federation.sealed_run_terms import SealedSeat
 from weft.guards import Terms
 from weft.privacy.agreement.consent import Consent
 from weft.privacy.ledger.run_booking import Ledger
@@ -54,7 +54,7 @@ def test_what_is_left_out_tells_no_sizes_of_a_lone_label_holders_classes(monkeyp
     ones = np.where(labels[kept, None] == np.arange(3), 1.0, -1.0)
     slopes = -ones / (1 + np.exp(ones * (block[kept] @ weights.T)))
     np.testing.assert_allclose(slopes.T @ block[kept] / ROWS, -weights, atol=2e-3)
-    monkeypatch.setattr(SealedSeat, "tells_counts", lambda self, view: True)
+    monkeypatch.setattr(InsistedTerms, "tells_counts", lambda self, view: True)
     found = [train(each)[0].holdings.rare for each in least]
     assert found == [0, 12, 26]
     record("67", "unguarded", f"sizes {np.diff(found).tolist()} of the classes of two groups")
@@ -80,7 +80,7 @@ def test_folds_tell_no_sizes_either(few, monkeypatch):
         train(least, asked)
         # As many as there are rows, and as many of each class as are enough.
         assert told.pop() == [ROWS / 2] * 2 + [float(least)] * 6
-    monkeypatch.setattr(SealedSeat, "tells_counts", lambda self, view: True)
+    monkeypatch.setattr(InsistedTerms, "tells_counts", lambda self, view: True)
     train(18, asked)
     assert sum(told.pop()[:2]) == ROWS - sum(SIZES)
 
@@ -112,7 +112,7 @@ def test_a_party_that_varies_min_batch_bisects_no_size_of_a_class(monkeypatch, r
     assert len(said) == 1
     assert said.pop().startswith("party a refuses min_batch = n: it alone has labels")
     record("67", "guarded", "refused alike")
-    monkeypatch.setattr(SealedSeat, "_insist_on_own_min_batch", lambda self, view: None)
+    monkeypatch.setattr(InsistedTerms, "_insist_on_own_min_batch", lambda self, view: None)
     low, high = 10, 40
     while high - low > 1:
         middle = (low + high) // 2

@@ -27,8 +27,8 @@ from weft.federation.describe_messages import (
     NamesRequest,
     SpreadRequest,
 )
+from weft.federation.insisted_terms import DescriptionTerms
 from weft.federation.party import Party
-from weft.federation.sealed_run_terms import DescribedSeat
 from weft.guards.told_cells import (
     TAIL,
     ColumnLine,
@@ -62,7 +62,7 @@ class DescribeParty(Party):
     #: It gets no model.
     saved_models: ClassVar = {}
     ledger_kind: ClassVar = "describe"
-    seat: ClassVar = DescribedSeat
+    insisted: ClassVar = DescriptionTerms
 
     def __init__(self, *given: Any, tells_names: bool = True, **more: Any) -> None:
         super().__init__(*given, **more, signs_transcript=False)

@@ -22,6 +22,7 @@ from weft.errors import ConfigError, DataError, ProtocolError
 from weft.federation.announcements.party import AnnouncingParty
 from weft.federation.column_units_party import UnitsParty
 from weft.federation.columns.party import ColumnsParty, Settled
+from weft.federation.insisted_terms import InsistedTerms
 from weft.federation.messages import (
     RELEASE,
     START,
@@ -43,7 +44,6 @@ from weft.federation.release.fit_inference import Inference
 from weft.federation.release.party import ReleaseParty
 from weft.federation.release.second_moments import SecondMoments
 from weft.federation.resume_fingerprint import insist_on_origin
-from weft.federation.sealed_run_terms import SealedSeat
 from weft.federation.told_columns_party import ToldColumns
 from weft.federation.training_data import TrainingData
 from weft.guards import Terms
@@ -129,7 +129,7 @@ class Party:
         )
     }
     #: Which terms it insists on, and when.
-    seat: ClassVar[type[SealedSeat]] = SealedSeat
+    insisted: ClassVar[type[InsistedTerms]] = InsistedTerms
     #: What its ledger calls a run.
     ledger_kind: ClassVar[Kind] = "train"
 
@@ -217,14 +217,14 @@ class Party:
             sample_columns,
             self.transformation,
         )
-        self._seat = self.seat(self._consent, self._keyring)
+        self._insisted = self.insisted(self._consent, self._keyring)
         self._announcing = AnnouncingParty(
             name,
             self._consent,
             self._keyring,
             draws,
             labels=self.data.known_labels,
-            on_shares=self._seat.take,
+            on_shares=self._insisted.take,
             declares=self._columns.declares,
         )
         roster = self._consent.roster
@@ -261,7 +261,7 @@ class Party:
             self._keyring,
             self._matching,
             self._announcing,
-            self._seat,
+            self._insisted,
             self._told,
             self._units,
             self.ledger,
@@ -274,7 +274,7 @@ class Party:
             self._keyring,
             draws,
             self.ledger,
-            self._seat,
+            self._insisted,
             holdings=self.holdings,
             matching=self._matching,
             tiles=lambda: self.tiles,
@@ -314,8 +314,8 @@ class Party:
         if self._consent.roster is not None:
             self._consent.check_company(message)
         self._cipher.begin(message, name)
-        if self._seat.announced:
-            self._seat.before(phase, lambda: self.view)
+        if self._insisted.announced:
+            self._insisted.before(phase, lambda: self.view)
         reply = found.handle(message)
         if name in self._answers:
             self.training.under_way = True
@@ -337,7 +337,7 @@ class Party:
         (`weft.sums.coordinator_totals`). Counts of held-out scores count as well. On shares,
         totals over all samples are told from the beginning to the model.
         """
-        on_shares = self._seat.announced and phase.name in self._answers
+        on_shares = self._insisted.announced and phase.name in self._answers
         told = getattr(reply, "v", None) is not None or phase.name == EVALUATE.name
         return on_shares or told
 

@@ -9,10 +9,10 @@ from weft.crypto.party_run_keys import Keyring
 from weft.errors import DataError, ProtocolError
 from weft.federation.announcements.party import AnnouncingParty
 from weft.federation.column_units_party import UnitsParty
+from weft.federation.insisted_terms import InsistedTerms
 from weft.federation.messages import LEAVE_OUT, RARE, LeaveReply, LeaveRequest
 from weft.federation.party_ledger import PartyLedger
 from weft.federation.rare_samples import RareParty
-from weft.federation.sealed_run_terms import SealedSeat
 from weft.federation.told_columns_party import ToldColumns
 from weft.federation.training_data import TrainingData
 from weft.matching.messages import VIEW, ViewReply, ViewRequest
@@ -45,7 +45,7 @@ class PartyHoldings:
         keyring: Keyring,
         matching: MatchingParty,
         announcing: AnnouncingParty,
-        seat: SealedSeat,
+        insisted: InsistedTerms,
         told: ToldColumns,
         units: UnitsParty,
         ledger: PartyLedger,
@@ -54,7 +54,7 @@ class PartyHoldings:
     ) -> None:
         self._data, self._consent, self._name = data, consent, consent.name
         self._cipher: Cipher = keyring.cipher
-        self._matching, self._announcing, self._seat = matching, announcing, seat
+        self._matching, self._announcing, self._insisted = matching, announcing, insisted
         self._told, self._units, self._ledger = told, units, ledger
         self._by_site = by_site
         self.sum_counter = SumCounter(np.zeros(0, bool))
@@ -63,7 +63,7 @@ class PartyHoldings:
             lambda: data.class_numbers(matching.view),
             keyring.cipher,
             keyring.facts_key,
-            seat.tells_counts,
+            insisted.tells_counts,
         )
         #: Its view without samples that are too rare; None: nothing was left out yet.
         self._trimmed: PartyView | None = None
@@ -96,7 +96,7 @@ class PartyHoldings:
         self._data.bias = message.bias_value
         view = self._matching.sit(message)
         self._announcing.check_parties(view.n_parties)
-        self._seat.check_view(view)
+        self._insisted.check_view(view)
         if self._by_site:
             self._check_sites(view)
         self._told.look_at_own(view)
@@ -108,7 +108,7 @@ class PartyHoldings:
             self.sum_counter = count_sums(self._cipher, view)
         self._ledger.open(view, self._matching.ids, self.sum_counter)
         if not _guarded(view):
-            self._ledger.attend(view, everyone=self._seat.opens_no_sum)
+            self._ledger.attend(view, everyone=self._insisted.opens_no_sum)
         return reply
 
     def _check_sites(self, view: PartyView) -> None:
@@ -131,7 +131,7 @@ class PartyHoldings:
         view = self._trimmed = self._rare.take(message)
         cells = 0
         if _guarded(view):
-            self._ledger.attend(view, everyone=self._seat.opens_no_sum)
+            self._ledger.attend(view, everyone=self._insisted.opens_no_sum)
             cells = self._data.leave_out_columns()
         return self._rare.tell(message, cells)
 

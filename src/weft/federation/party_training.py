@@ -17,6 +17,7 @@ from weft.crypto.replay_log import RandomnessLog
 from weft.data.tile import Tile
 from weft.errors import ProtocolError
 from weft.federation.evaluation_groups import evaluation_groups
+from weft.federation.insisted_terms import InsistedTerms
 from weft.federation.messages import ModelSlice, ReleaseRequest, StartRequest
 from weft.federation.model import Model
 from weft.federation.party_checkpoints import PartyCheckpoints
@@ -24,7 +25,6 @@ from weft.federation.party_holdings import PartyHoldings
 from weft.federation.party_ledger import PartyLedger
 from weft.federation.release.noised_weights import NoiseSize, NoisyRelease
 from weft.federation.release.standard_errors_party import StatisticsGuard, StatisticsParty
-from weft.federation.sealed_run_terms import SealedSeat
 from weft.federation.told_columns_party import ToldColumns
 from weft.federation.training_data import TrainingData
 from weft.guards.model_noise import row_bound
@@ -92,7 +92,7 @@ class PartyTraining:
         keyring: Keyring,
         draws: RandomnessLog,
         ledger: PartyLedger,
-        seat: SealedSeat,
+        insisted: InsistedTerms,
         *,
         holdings: PartyHoldings,
         matching: MatchingParty,
@@ -103,7 +103,7 @@ class PartyTraining:
     ) -> None:
         self._data, self._consent, self._terms = data, consent, consent.terms
         self._keyring, self._cipher, self._draws = keyring, keyring.cipher, draws
-        self._ledger, self._seat = ledger, seat
+        self._ledger, self._insisted = ledger, insisted
         self._holdings, self._matching, self._checkpoints = holdings, matching, checkpoints
         self._tiles, self._model, self._by_site = tiles, start, by_site
         self.half: PartyHalf | None = None
@@ -131,7 +131,7 @@ class PartyTraining:
             raise ProtocolError(f"party {name} has started in this run already")
         settings = Settings.from_json(message.settings)
         algorithm = algorithm_of(settings.solver)
-        self._seat.start(self._holdings.view, shares=algorithm.shares)
+        self._insisted.start(self._holdings.view, shares=algorithm.shares)
         view, data = self._holdings.settled_view, self._data
         self._consent.check(settings, view)
         if (settings.make_loss().task != "regression") != (data.classes is not None):
@@ -209,7 +209,7 @@ class PartyTraining:
             min_batch=own.min_batch,
             rare_pairs=own.allow_rare_pairs,
             site_statistics=self._terms.allow_site_statistics,
-            tells_counts=self._seat.tells_counts(view),
+            tells_counts=self._insisted.tells_counts(view),
             wide_models=self._terms.allow_exposure or self._consent.alone(view.n_parties),
             foresee_models=partial(ledger.foresee_numbers, "models"),
             foresee_moments=partial(ledger.foresee_numbers, "moments"),

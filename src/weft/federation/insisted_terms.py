@@ -1,11 +1,12 @@
-"""Which terms a party insists on in a run that was announced to be on shares alone.
+"""Which terms a party insists on in a run, and when.
 
-Terms about pairs and lone labels protect sums that somebody opens. On shares nobody opens a sum
-over samples or features, and scalars are totals of the whole run, so that terms need not allow
-them. What scaling opens before training is as in every run: whoever holds a column with others gets
-its totals. So terms are insisted on there, and for all of it if training turns out to be no such
-one. The model is a sum over samples all the same, and its readers take off what they know: so
-``min_batch`` holds for all samples, whoever holds their columns.
+In any run it judges its view of the holdings by them; by fewer of them where training was announced
+to be on shares alone. Terms about pairs and lone labels protect sums that somebody opens. On shares
+nobody opens a sum over samples or features, and scalars are totals of the whole run, so that terms
+need not allow them. What scaling opens before training is as in every run: whoever holds a column
+with others gets its totals. So terms are insisted on there, and for all of it if training turns out
+to be no such one. The model is a sum over samples all the same, and its readers take off what they
+know: so ``min_batch`` holds for all samples, whoever holds their columns.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ _COLUMN_PHASES = (EXTREMES.name, COLUMN_SUMS.name, COLUMN_SPREAD.name)
 _ROW_PHASES = (ROW_NORMS.name, LONGEST_ROW.name)
 
 
-class SealedSeat:
-    """What a party insists on.
+class InsistedTerms:
+    """What a party insists on in a run.
 
     Attributes
     ----------
@@ -57,6 +58,7 @@ class SealedSeat:
         self._keyring.few_scalars(True)
 
     def check_view(self, view: PartyView) -> None:
+        """Refuse a place among the holdings that terms do not allow, in any run."""
         if self.announced and view.min_batch > 1 and not view.exposed.all():
             raise malformed("exposed", "is not every group, though a model tells of all of them")
         self._consent.check_seat(view, sealed=self.opens_no_sum)
@@ -117,7 +119,7 @@ class SealedSeat:
         self._consent.check_seat(view)
 
 
-class DescribedSeat(SealedSeat):
+class DescriptionTerms(InsistedTerms):
     """What a party insists on where columns are described: on shares or not, no sum is opened.
 
     Which scalars go into sums over how many parties it decides by itself, column by column.
