@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from weft.network.submitted_task import Task
-from weft.protocol.recording_file import Head
+from weft.network.submitted_task import TaskWithSettings
 from weft_neural.settings import NeuralSettings
 
 
-class NeuralTask(Task, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="neural"):
+class NeuralTask(
+    TaskWithSettings, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="neural"
+):
     """A run that trains networks by HyFEM.
 
     Attributes
@@ -20,11 +21,3 @@ class NeuralTask(Task, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
 
     settings: NeuralSettings
     missing: Literal["error", "zero", "mean"] = "error"
-
-    @property
-    def patience(self) -> float:
-        return self.settings.patience
-
-    def recording_head(self) -> Head:
-        settings = self.settings
-        return Head(self.name, list(self.parties), settings.cipher, settings.coordinator_sees)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import msgspec
 
@@ -67,7 +67,40 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return fields_of(TaskMessage(task=self.to_json()))
 
 
-class TrainingTask(Task, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RunSettings(Protocol):
+    """What a task needs to know of the settings of a run, whatever else they say."""
+
+    @property
+    def patience(self) -> float: ...
+
+    @property
+    def cipher(self) -> str: ...
+
+    @property
+    def coordinator_sees(self) -> str: ...
+
+
+class TaskWithSettings(Task, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A task whose settings say how long it waits, and what its messages bear.
+
+    Attributes
+    ----------
+    settings
+        Of a type that a subclass names.
+    """
+
+    settings: RunSettings
+
+    @property
+    def patience(self) -> float:
+        return self.settings.patience
+
+    def recording_head(self) -> Head:
+        settings = self.settings
+        return Head(self.name, list(self.parties), settings.cipher, settings.coordinator_sees)
+
+
+class TrainingTask(TaskWithSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A run about training a linear model.
 
     Attributes
@@ -83,14 +116,6 @@ class TrainingTask(Task, frozen=True, kw_only=True, forbid_unknown_fields=True):
     preprocessing: Preprocessing
     columns: str = ""
     positive: tuple[str | float, ...] | None = None
-
-    @property
-    def patience(self) -> float:
-        return self.settings.patience
-
-    def recording_head(self) -> Head:
-        settings = self.settings
-        return Head(self.name, list(self.parties), settings.cipher, settings.coordinator_sees)
 
     def told(self) -> Fields:
         settings, _ = resolve(self.settings)
