@@ -7,3 +7,5 @@ from typing import Any
 #: Of functions that are called from compiled code alone: entries from Python would take up to a
 #: third of the time to compile them, which every fresh installation waits for.
 INNER: Any = {"cache": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+#: Of functions that Python calls. They let other threads go on: those of other parties.
+OUTER: Any = {"cache": True, "nogil": True}

@@ -37,6 +37,7 @@ def test_what_actors_lack_is_refused_before_any_work(weft, parties, monkeypatch,
     cases = {
         "weft[ray]": (),
         "--resume and checkpoint_every out": ("--resume",),
+        "give --actors": ("--threads", 2),
     }
     for said, options in cases.items():
         refused = weft("train", parties, "--ray", "local", "--out", "many", *options)

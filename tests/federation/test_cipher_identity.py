@@ -126,6 +126,24 @@ def test_scaling_agreed_on_under_encryption_has_the_same_bits(scaling, cipher):
         assert a.tobytes() == b.tobytes()
 
 
+@cover(
+    ("solver", "cipher"),
+    [("hyfdca", "pad"), ("cutting-planes", "pad")],
+    others=product(["hyfdca", "lbfgs"], HIDING),
+)
+def test_parties_that_compute_at_once_have_the_same_bits(solver, cipher):
+    settings = quick(
+        solver=solver, cipher=cipher, loss="logistic" if solver == "lbfgs" else "hinge"
+    )
+    alone, together = (train(cut("hybrid 3×3"), settings, threads=n) for n in (1, 4))
+    assert outcome(alone) == outcome(together)
+
+
+def test_parties_compute_on_one_thread_at_least():
+    with pytest.raises(ConfigError, match="cannot compute on 0 threads"):
+        train(cut("hybrid 2×2"), quick(), threads=0)
+
+
 @pytest.mark.parametrize("cipher", ["bfv", *before_release("pad", "paillier")])
 def test_messages_that_travel_as_bytes_give_the_same_bits(cipher):
     settings = quick(cipher=cipher, local="practical", participation=0.5)

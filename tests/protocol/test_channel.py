@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from time import sleep
 from typing import Annotated, Any
@@ -244,3 +245,22 @@ def test_seconds_of_a_party_are_those_in_which_it_works():
     channel = LocalChannel({"a": waiting})
     channel.ask(HELLO, {"a": NOTHING})
     assert 0 < channel.meter.phases[HELLO.name].total < 0.04
+
+
+def test_parties_on_threads_compute_at_once_and_are_read_in_order():
+    both = threading.Barrier(2)
+
+    def answer(phase, message):
+        # Whoever waits alone for the other fails.
+        both.wait(timeout=60)
+        return message
+
+    handlers = {"a": answer, "b": answer, "c": broken, "d": good}
+    channel = LocalChannel(handlers, threads=2, record=True)
+    asked = [Request(phase_of(name), dict.fromkeys("abcd", NOTHING)) for name in ("one", "two")]
+    for replies in channel.exchange(asked):
+        assert list(replies.answered) == ["a", "b", "d"]
+        assert list(replies.missing) == ["c"]
+    said = [(crossed.phase, crossed.party) for crossed in channel.transcript]
+    # Who fails is not asked again.
+    assert said == [("one", p) for p in "abcd"] + [("two", p) for p in "abd"]

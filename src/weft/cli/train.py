@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,11 @@ import typer
 
 if TYPE_CHECKING:
     from weft.config.read_config import Problem
+    from weft.data.tile import Tile
     from weft.federation.local_federation import Federation
+
+#: Cells of all parties together from which on threads save more than they cost.
+_MANY_CELLS = 1 << 22
 
 
 def train(
@@ -57,6 +61,12 @@ def train(
         int | None,
         typer.Option(min=1, help="With --ray: processes for all parties; by default one a core."),
     ] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Parties that compute at once; by default one a core if tables are large."
+        ),
+    ] = None,
     quiet: Annotated[
         bool, typer.Option("--quiet", help="Print nothing, unless something is wrong.")
     ] = False,
@@ -86,6 +96,8 @@ def train(
 
     Every party counts in its ledger how many sums about its samples it got and showed, over all
     runs; weft check forecasts them, and weft ledger shows the past.
+
+    Large tables are computed on all cores, a party to a thread, to the same bits: --threads.
 
     With --ray the parties are played in several processes, on all machines of a Ray cluster, to the
     same bits; it takes the extra weft[ray], keys of this run alone and no checkpoints.
@@ -118,7 +130,9 @@ def train(
     if resume or plan.checkpoint_every is not None:
         saving = Checkpointing(store, plan.checkpoint_every or 100, resume)
     if ray is not None:
-        _refuse_with_ray(keys=own is not None, checkpoints=saving is not None)
+        _refuse_with_ray(
+            keys=own is not None, checkpoints=saving is not None, threads=threads is not None
+        )
     settings = problem.settings
     head = Head(plan.name, list(problem.tiles), settings.cipher, settings.coordinator_sees)
     with (
@@ -141,6 +155,7 @@ def train(
             consents=plan.load_consents(problem.tiles),
             ledger=plan.ledger(ledger),
             readings=plan.readings(),
+            threads=threads or _threads_for(problem.tiles, ray),
         ) as federation,
     ):
         with ProgressLine(quiet=quiet or json) as line:
@@ -198,10 +213,20 @@ def _federation(
         yield federation
 
 
-def _refuse_with_ray(*, keys: bool, checkpoints: bool) -> None:
+def _threads_for(tiles: Mapping[str, Sequence[Tile]], ray: str | None) -> int:
+    """One a core where parties compute longer than threads wait for each other."""
+    cells = sum(
+        tile.block.shape[0] * tile.block.shape[1] for held in tiles.values() for tile in held
+    )
+    return 1 if ray is not None or cells < _MANY_CELLS else len(os.sched_getaffinity(0))
+
+
+def _refuse_with_ray(*, keys: bool, checkpoints: bool, threads: bool) -> None:
     """Stop before any work where actors lack what is asked for."""
     from weft.errors import ConfigError
 
+    if threads:
+        raise ConfigError("an actor is one thread; give --actors in the place of --threads")
     if keys:
         raise ConfigError(
             "keys do not leave the process that reads them; leave --keys and [keys] out with --ray"

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Ints
+from weft.compiled_code import OUTER
 from weft.crypto.ciphers.block_format import TAG, WHOLE_CIPHERS, pad_id_of
 from weft.crypto.ciphers.chunk_layout import CHECKS, MODULUS, chunks_of
 from weft.crypto.ciphers.cipher import check_cipher
@@ -351,7 +352,7 @@ def _each(
         at += part.slots
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def add_words(totals: Any, slots: Any, words: Any) -> None:
     """totals[slots[r]] += words[r] modulo 2^64; a slot may come repeatedly."""
     for r in range(slots.shape[0]):

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats
-from weft.compiled_code import INNER
+from weft.compiled_code import INNER, OUTER
 from weft.errors import ProtocolError
 
 Integers = NDArray[np.int64]
@@ -107,7 +107,7 @@ def _fits(values: Any, rows: int, scale: float, limit: float) -> bool:
     return True
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def encode_block(values: Any, scale: float, limit: float, out: Any) -> bool:
     """out = round(values · scale); False where a value does not fit."""
     if not _fits(values, values.shape[0], scale, limit):
@@ -118,7 +118,7 @@ def encode_block(values: Any, scale: float, limit: float, out: Any) -> bool:
     return True
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def encode_increment(
     values: Any, slots: Any, scale: float, limit: float, sent: Any, out: Any
 ) -> bool:
@@ -134,7 +134,7 @@ def encode_increment(
     return True
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def encode_block_increment(values: Any, scale: float, limit: float, sent: Any, out: Any) -> bool:
     """The same for a whole block: slot r is row r."""
     if not _fits(values, sent.shape[0], scale, limit):

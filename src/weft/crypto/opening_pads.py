@@ -13,6 +13,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from weft.compiled_code import OUTER
 from weft.crypto.primitives.seeded_words import Words, seeded_words
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError
@@ -104,7 +105,7 @@ class OpeningPads:
         return opened[:count]
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def keyed_sums(words: Any, keys: Any) -> Any:
     """Per chunk, Σ_i κ_{i+s} · word_i modulo 2^64 for every s below SUMS.
 

@@ -92,6 +92,8 @@ class Federation:
         Where the parties keep count of the sums that they open and show; None: nowhere.
     readings
         How the parties' files were read, for the model to have new ones read alike.
+    threads
+        Parties that compute at once, to the same bits.
     """
 
     def __init__(
@@ -108,9 +110,12 @@ class Federation:
         consents: Mapping[str, Consent] | None = None,
         ledger: Ledger | None = None,
         readings: Mapping[str, FileReading] | None = None,
+        threads: int = 1,
     ) -> None:
         if not tiles:
             raise ConfigError("a federation needs at least one party")
+        if threads < 1:
+            raise ConfigError(f"parties cannot compute on {threads} threads; give 1 or more")
         check_keys(keys, tiles)
         _check_consents(consents, tiles)
         self.preprocessing = preprocessing or Preprocessing()
@@ -127,6 +132,7 @@ class Federation:
         self._timeout = timeout
         self._store = store
         self._packed = packed
+        self._threads = threads
         self._keys = keys
         self._consents = consents or {name: Consent(name, terms) for name in tiles}
         self._ledger = ledger
@@ -163,6 +169,7 @@ class Federation:
             timeout=self._timeout,
             record=self._record,
             packed=self._packed,
+            threads=self._threads,
         )
 
     def _made_of(self, name: str, settings: Settings) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
-from weft.compiled_code import INNER
+from weft.compiled_code import INNER, OUTER
 
 #: Vectors seen: float32, or, of many samples, int16, whole numbers of a unit per atom.
 Seen = NDArray[Any]
@@ -31,7 +31,7 @@ _MOST = 32767.0
 _TO_WHOLE = 1.5 * 2.0**52
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def admit(
     values: Floats,
     start: Ints,
@@ -73,7 +73,7 @@ def admit(
                 write(kept, digests, sizes, at, atom, start, before)
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def find_lacking(
     values: Floats,
     start: Ints,
@@ -108,7 +108,7 @@ def find_lacking(
             out[atom, column] = changed < 0
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def fits(
     values: Floats,
     start: Ints,
@@ -211,7 +211,7 @@ def _apart_from_usual(new: Floats, kinds: NDArray[np.int32], usual: Floats, leas
     return moved == 0.0 or moved * moved * _SLACK >= least * moved_square
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def too_close(
     mine: Floats,
     kept: Seen,
@@ -259,7 +259,7 @@ def _differences(some: Floats, others: Seen, unit: float) -> tuple[float, float]
     return moved, square
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def write(
     kept: Seen,
     digests: Digests,

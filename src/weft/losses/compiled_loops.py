@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
+from weft.compiled_code import OUTER
 from weft.errors import ConfigError
 from weft.losses.base import Loss
 from weft.losses.dual_steps import deviation_step, logistic_step, margin_step, tube_step
@@ -59,7 +60,7 @@ def formula_of(loss: Loss) -> Formula:
     return Formula(family, g, bound, loss.parameters().get("epsilon", 0.0))
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def step(formula: Formula, alpha: float, z: float, y: float, q: float) -> float:
     """The new α of a dual step; see :meth:`Loss.dual_step`."""
     if formula.family == MARGIN:
@@ -71,7 +72,7 @@ def step(formula: Formula, alpha: float, z: float, y: float, q: float) -> float:
     return _logistic(alpha, z, y, q)
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def slope(formula: Formula, z: float, y: float) -> float:
     """−l'(z), or minus a subgradient; see :meth:`Loss.u`."""
     if formula.family == LOGISTIC:
@@ -100,7 +101,7 @@ _BAND = 512
 _FAST = {"reassoc", "contract", "nsz"}
 
 
-@numba.njit(cache=True, fastmath=_FAST)
+@numba.njit(**OUTER, fastmath=_FAST)
 def hinge_table(z: Any, target: Any, y: Any, here: Any, there: Any, used: Any, out: Any) -> None:
     """max(0, 1 − yz); ``used`` is empty where all samples count."""
     a = np.empty(_BAND)
@@ -121,7 +122,7 @@ def hinge_table(z: Any, target: Any, y: Any, here: Any, there: Any, used: Any, o
                 out[k, p] += total
 
 
-@numba.njit(cache=True, fastmath=_FAST)
+@numba.njit(**OUTER, fastmath=_FAST)
 def tube_table(
     z: Any, target: Any, y: Any, here: Any, there: Any, used: Any, out: Any, epsilon: float
 ) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from weft.compiled_code import INNER
+from weft.compiled_code import INNER, OUTER
 
 #: Samples that stay in the processor's nearest cache while all steps are tried on them.
 _BAND = 512
@@ -91,7 +91,7 @@ def _add_up(count: int, margin: Any, chance: Any, weight: Any) -> float:
     return total
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def logistic_table(z: Any, target: Any, y: Any, here: Any, there: Any, used: Any, out: Any) -> None:
     """out[k, p] += Σ_i l(here[k, p] z[i, p] + there[k, p] target[i, p]) · used[i, p].
 

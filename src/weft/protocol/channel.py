@@ -7,8 +7,10 @@ messages of the deployment.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic, perf_counter, sleep, thread_time
 from typing import Any, Generic, Literal
 
@@ -190,6 +192,10 @@ def sink_of(record: bool | Sink) -> tuple[list[Recorded] | None, Sink | None]:
     return transcript, transcript.append
 
 
+#: A reply, the seconds of the processor that it took, and why it cannot be used.
+Called = tuple[Message | None, float, Failure | None]
+
+
 class LocalChannel(Channel):
     """Calls every party's handler in turn.
 
@@ -206,6 +212,9 @@ class LocalChannel(Channel):
     packed
         Turn every message and reply into bytes and back, as a network does: nothing but plain
         values crosses, and no array is shared.
+    threads
+        Parties that compute at once. Each computes what it would alone, and replies are taken in
+        the order of the parties: the same bits, however many there are.
     """
 
     def __init__(
@@ -215,6 +224,7 @@ class LocalChannel(Channel):
         timeout: float | None = None,
         record: bool | Sink = False,
         packed: bool = False,
+        threads: int = 1,
     ) -> None:
         super().__init__()
         self._handlers = dict(handlers)
@@ -223,6 +233,7 @@ class LocalChannel(Channel):
         self._timeout = timeout
         self.transcript, self._sink = sink_of(record)
         self._skipped = 0.0
+        self._pool = ThreadPoolExecutor(threads, "weft-party") if threads > 1 else None
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -245,12 +256,17 @@ class LocalChannel(Channel):
             answered, missing = replies.answered, replies.missing
             down = up = 0
             slowest = total = 0.0
-            for party, message in request.messages.items():
+            messages = request.messages
+            calls = self._call_all(phase, {p: messages[p] for p in messages if p not in gone})
+            for party, message in messages.items():
                 if party in gone:
                     missing[party] = gone[party]
                     continue
                 down += size_of(message)
-                reply, seconds, failure = self._call(phase, party, message)
+                reply, seconds, failure = next(calls)
+                if self._sink is not None:
+                    said = {} if reply is None else fields_of(reply)
+                    self._sink(Recorded(phase.name, party, fields_of(message), said, failure))
                 if failure is not None or reply is None:
                     missing[party] = failure or _NO_MESSAGE
                     if missing[party].kind != "unknown":
@@ -266,9 +282,16 @@ class LocalChannel(Channel):
         self.meter.round_trips += 1
         return results
 
-    def _call(
-        self, phase: Phase[Any, Any], party: str, message: Message
-    ) -> tuple[Message | None, float, Failure | None]:
+    def _call_all(
+        self, phase: Phase[Any, Any], messages: Mapping[str, Message]
+    ) -> Iterator[Called]:
+        """In the order of the messages; on one thread each when it is asked for."""
+        ask = partial(self._call, phase)
+        if self._pool is None:
+            return map(ask, messages, messages.values())
+        return self._pool.map(ask, messages, messages.values())
+
+    def _call(self, phase: Phase[Any, Any], party: str, message: Message) -> Called:
         """One party's reply, the seconds of the processor it took, and why it cannot be used."""
         handler = self._handlers.get(party)
         if handler is None:
@@ -287,9 +310,6 @@ class LocalChannel(Channel):
             reply, failure = None, _NO_MESSAGE
         if failure is None and self._timeout is not None and perf_counter() - start > self._timeout:
             failure = Failure("late", f"no reply within {self._timeout:g} s")
-        if self._sink is not None:
-            said = {} if reply is None else fields_of(reply)
-            self._sink(Recorded(phase.name, party, fields_of(message), said, failure))
         return reply, seconds, failure
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from weft.compiled_code import INNER
+from weft.compiled_code import INNER, OUTER
 
 
 @numba.njit(cache=True, inline="always")
@@ -62,7 +62,7 @@ def _draw(seed: int, iteration: int, stream: int, n: int, count: int, out: Any, 
         out[at + step] = pick
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def cohort_draws(seed: int, iteration: int, cohorts: Any) -> Any:
     """Local slots drawn from each cohort: the same choice at every holder.
 
@@ -82,7 +82,7 @@ def cohort_draws(seed: int, iteration: int, cohorts: Any) -> Any:
     return out
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def cohort_window(
     seed: int, iteration: int, ahead: int, first: Any, cohorts: Any, n_shared: int
 ) -> Any:
@@ -97,7 +97,7 @@ def cohort_window(
     return out[:at]
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def party_draw(seed: int, iteration: int, party: int, n: int, count: int) -> Any:
     """Positions that a party draws among the ``n`` samples it has labels for."""
     out = np.empty(min(n, count), np.int32)
@@ -116,7 +116,7 @@ def party_rows(
     return rows, np.searchsorted(rows, n_shared)
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def party_window(
     seed: int,
     iteration: int,
@@ -200,7 +200,7 @@ def _append(slots: Any, n_shared: int, seen: Any, out: Any, at: Any) -> Any:
     return at
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def order_of(seed: int, iteration: int, party: int, n: int, count: int) -> Any:
     """``count`` positions below ``n`` in a random order: whole passes, and a part of one.
 

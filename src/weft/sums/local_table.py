@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from weft.array_types import Floats, Slots
+from weft.compiled_code import OUTER
 from weft.matching.party_view import PartyView
 
 Block = Floats | sp.csr_array
@@ -354,7 +355,7 @@ def cohort_bounds(squares: Floats, view: PartyView) -> Floats:
 _FAST = {"reassoc", "contract", "nsz"}
 
 
-@numba.njit(cache=True, fastmath=_FAST)
+@numba.njit(**OUTER, fastmath=_FAST)
 def _whole_products(block: Any, slots: Any, across: Any, out: Any) -> None:
     """out[slots] += block @ across.T; for a few columns one pass that BLAS takes twice as long for.
 
@@ -369,7 +370,7 @@ def _whole_products(block: Any, slots: Any, across: Any, out: Any) -> None:
             out[s, c] += total
 
 
-@numba.njit(cache=True, fastmath=_FAST)
+@numba.njit(**OUTER, fastmath=_FAST)
 def _whole_accumulate(block: Any, change: Any, across: Any) -> None:
     """across += (block.T @ change).T, likewise."""
     for i in range(block.shape[0]):
@@ -380,7 +381,7 @@ def _whole_accumulate(block: Any, change: Any, across: Any) -> None:
                     across[c, j] += block[i, j] * a
 
 
-@numba.njit(cache=True, fastmath=_FAST)
+@numba.njit(**OUTER, fastmath=_FAST)
 def _dense_products(block: Any, rows: Any, w: Any, out: Any) -> None:
     """out[r] += block[rows[r]] @ w."""
     classes = w.shape[1]
@@ -401,7 +402,7 @@ def _dense_products(block: Any, rows: Any, w: Any, out: Any) -> None:
                         out[r, c] += x * w[j, c]
 
 
-@numba.njit(cache=True, fastmath=_FAST)
+@numba.njit(**OUTER, fastmath=_FAST)
 def _dense_accumulate(block: Any, rows: Any, change: Any, v: Any) -> None:
     """v += block[rows].T @ change."""
     classes = v.shape[1]
@@ -422,7 +423,7 @@ def _dense_accumulate(block: Any, rows: Any, change: Any, v: Any) -> None:
                         v[j, c] += x * change[r, c]
 
 
-@numba.njit(cache=True, fastmath=_FAST)
+@numba.njit(**OUTER, fastmath=_FAST)
 def _sparse_products(start: Any, columns: Any, values: Any, rows: Any, w: Any, out: Any) -> None:
     """out[r] += block[rows[r]] @ w for a block in CSR."""
     classes = w.shape[1]
@@ -437,7 +438,7 @@ def _sparse_products(start: Any, columns: Any, values: Any, rows: Any, w: Any, o
                 out[r, c] += x * w[j, c]
 
 
-@numba.njit(cache=True, fastmath=_FAST)
+@numba.njit(**OUTER, fastmath=_FAST)
 def _sparse_accumulate(
     start: Any, columns: Any, values: Any, rows: Any, change: Any, v: Any
 ) -> None:

@@ -35,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tenseal import sealapi  # type: ignore[import-untyped]
 
+from weft.compiled_code import OUTER
 from weft.crypto.ciphers.chunk_layout import MODULUS
 from weft.crypto.ciphers.seal_library import (
     POLY,
@@ -307,7 +308,7 @@ def _reduced(words: Words) -> bool:
     return bool((words.reshape(-1, 2, SLOTS) < primes).all())
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def _pack_into(words: Any, packed: Any) -> None:
     gathered, filled, k = np.uint64(0), 0, 0
     for i in range(words.shape[0]):
@@ -321,7 +322,7 @@ def _pack_into(words: Any, packed: Any) -> None:
             gathered = word >> np.uint64(_BITS - filled)
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def _unpack_into(packed: Any, words: Any) -> None:
     mask = (np.uint64(1) << np.uint64(_BITS)) - np.uint64(1)
     for i in range(words.shape[0]):
@@ -332,7 +333,7 @@ def _unpack_into(packed: Any, words: Any) -> None:
         words[i] = word & mask
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def _add(total: Any, words: Any) -> None:
     for i in range(words.shape[0]):
         prime = np.uint64(PRIMES[(i // SLOTS) % 2])

@@ -15,6 +15,7 @@ import numba
 import numpy as np
 
 from weft.array_types import Flags, Floats, Ints
+from weft.compiled_code import OUTER
 from weft.crypto.ciphers.bfv_scheme import BfvSecret
 from weft.crypto.ciphers.block_format import KIND_CODES, SIGN, WordBlock, tag_bytes
 from weft.crypto.ciphers.chunk_layout import CHECKS, MODULUS, VALUES, chunks_of
@@ -278,7 +279,7 @@ def _known(key: T | None) -> T:
     return key
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def _tags(chunks: Any, keys: Any, modulus: int) -> Any:
     """Keyed sums of the words of every chunk."""
     out = np.zeros((chunks.shape[0], keys.shape[0]), np.uint64)

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Ints
+from weft.compiled_code import OUTER
 from weft.errors import ProtocolError
 from weft.protocol.message import malformed
 from weft.protocol.shared_fields import Asked
@@ -222,7 +223,7 @@ class CohortHolders:
         return RingPlace(asked, bool(again[self._party]), ring, before, mark)
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def _neighbours(
     begin: Any, holders: Any, party: int, asked: Any, again: Any, least: int, left: Any, right: Any,
     before: Any,

@@ -16,7 +16,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from weft.compiled_code import INNER
+from weft.compiled_code import INNER, OUTER
 from weft.crypto.ciphers.block_format import ID_BITS, SIGN
 from weft.crypto.primitives.prime_field import PRIME, add_product, from_halves, reduced
 
@@ -29,7 +29,7 @@ _U63 = np.uint64(63)
 _PARTY_BITS = np.uint64(20)
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def cohort_runs(slots: Any, cohort_of: Any) -> Any:
     """Rows in a row that are of one cohort: where each run ends, and its cohort."""
     ends, cohorts = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
@@ -107,7 +107,7 @@ def _add_run(words: Any, tags: Any, blocks: Any, s0: Any, s1: Any, sign: int, id
         tags[i] = reduced(tags[i] + ((reduced(rest) ^ flip) & keep))
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def add_pads(
     words: Any, tags: Any, blocks: Any, begin: int, end: int, ids: Any, runs: Any, book: Any,
     per: int, extra: Any, signs: Any,
@@ -133,7 +133,7 @@ def add_pads(
 # ── hiding ──────────────────────────────────────────────────────────────────────────────
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def marks_before(
     out: Any, slots: Any, cohort_of: Any, pad_id: int, minus: Any, tails: Any, own: Any
 ) -> int:
@@ -156,7 +156,7 @@ def marks_before(
     return status
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def name_hidden(
     out: Any, begin: int, end: int, new: Any, before: Any, slots: Any, runs: Any, book: Any,
     per: int, top: int, mask_top: int, contexts: Any, seeds: Any, own: Any,
@@ -180,7 +180,7 @@ def name_hidden(
             )  # fmt: skip
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def join_hidden(
     words: Any, tags: Any, blocks: Any, begin: int, end: int, values: Any, before: Any, runs: Any,
     book: Any, per: int, factors: Any, seeds: Any, signs: Any, own: Any, ones: Any,
@@ -215,7 +215,7 @@ def join_hidden(
 # ── opening ─────────────────────────────────────────────────────────────────────────────
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def pads_at_depth(
     ids: Any, slots: Any, cohort_of: Any, lengths: Any, counts: Any, pad_ids: Any,
     per_cohort: bool, depth: int, since: int, until: int, chained: bool,
@@ -259,7 +259,7 @@ def pads_at_depth(
     return 0
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def newest_of(pad_ids: Any, first: Any, stop: Any, chained: bool) -> Any:
     """The newest of some pad ids; 0: there is none, or no total has such a record.
 
@@ -288,7 +288,7 @@ def newest_of(pad_ids: Any, first: Any, stop: Any, chained: bool) -> Any:
     return newest
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def newest_per_slot(pad_ids: Any, chained: bool) -> Any:
     """The newest pad id of every column, as `newest_of` has it; a row per pad, zero for none."""
     out = np.zeros(pad_ids.shape[1], np.uint64)
@@ -303,7 +303,7 @@ def newest_per_slot(pad_ids: Any, chained: bool) -> Any:
     return out
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def name_listed(
     out: Any, begin: int, end: int, ids: Any, slots: Any, runs: Any, book: Any, per: int, top: int,
     own: Any,
@@ -312,7 +312,7 @@ def name_listed(
     _name(out, begin, end, ids, slots, runs, book, per, top, own)
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def open_words(out: Any, words: Any, runs: Any, book: Any) -> bool:
     """out = words / factor; whether all are small numbers."""
     ends, cohorts = runs
@@ -329,7 +329,7 @@ def open_words(out: Any, words: Any, runs: Any, book: Any) -> bool:
     return bool(wrong == _ZERO)
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def tags_fit(tags: Any, values: Any, runs: Any, factors: Any) -> bool:
     """Whether every tag, without its pads, is Σ r·values."""
     ends, cohorts = runs

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Ints
+from weft.compiled_code import OUTER
 from weft.crypto.ciphers.block_format import ID_BITS, SIGN, Knots, pad_id_of
 from weft.protocol.shared_fields import PadIds
 
@@ -345,7 +346,7 @@ def runs_of(marks: PadIds, bounds: Sequence[int]) -> list[tuple[NDArray[np.uint3
     return [(lengths[a:b], names[a:b]) for a, b in pairwise(edges)]
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def link_pairs(
     parties: Any, pairs: Any, again: Any, begin: Any, party: Any, place: Any, marks: Any, base: int,
     minus: Any, first: Any, last: Any,
@@ -378,7 +379,7 @@ def link_pairs(
     return tied
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def ring_pairs(asked: Any, begin: Any, party: Any, place: Any, left: Any, right: Any) -> None:
     """One pass over the pairs, unit by unit; see `Holders.ring`."""
     for unit in range(begin.shape[0] - 1):
@@ -398,7 +399,7 @@ def ring_pairs(asked: Any, begin: Any, party: Any, place: Any, left: Any, right:
             right[place[before]] = party[first]
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def learn_marks(known: Any, slots: Any, lengths: Any, marks: Any) -> bool:
     """Write runs of marks at ``slots``, or from the only slot on; false where they do not fit."""
     if lengths.shape[0] != marks.shape[0]:

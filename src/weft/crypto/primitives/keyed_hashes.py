@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Ints
-from weft.compiled_code import INNER
+from weft.compiled_code import INNER, OUTER
 
 Words = NDArray[np.uint64]
 
@@ -191,7 +191,7 @@ def _compress(iv: Any, sigma: Any, h: Any, m: Any, counts: Any, last: Any, v: An
             h[w, i] ^= (v[w, i] ^ v[8 + w, i]) * keep
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(**OUTER)
 def _hash_all(
     iv: Any, sigma: Any, state: Any, key: Any, nothing: Any,
     content: Any, start: Any, end: Any,

@@ -19,7 +19,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from weft.compiled_code import INNER
+from weft.compiled_code import INNER, OUTER
 from weft.crypto.primitives.ristretto import WIDTH, GroupError, count_of
 
 _P = 2**255 - 19
@@ -255,7 +255,7 @@ def _keep(store: Any, i: Any, point: Any) -> None:
             store[4 * i + k, j] = point[k][j]
 
 
-@njit(cache=True, nogil=True)
+@njit(**OUTER)
 def _buckets(elements: Any, digits: Any, bits: int, total: Any) -> bool:
     """Into ``total`` the sum of elements, each as often as its digits say; False if one is none."""
     n, windows = digits.shape
@@ -303,7 +303,7 @@ def _buckets(elements: Any, digits: Any, bits: int, total: Any) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit(**OUTER)
 def _digits(scalars: Any, bits: int, windows: int) -> Any:
     """Scalars as digits between −2^(bits − 1) and 2^(bits − 1)."""
     out = np.empty((len(scalars), windows), np.int32)

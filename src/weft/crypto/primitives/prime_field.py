@@ -10,6 +10,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from weft.compiled_code import OUTER
+
 #: Tags are numbers below this prime.
 PRIME = (1 << 61) - 1
 
@@ -27,7 +29,7 @@ def reduced(x: Any) -> Any:
     return x - _P if x >= _P else x
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def multiply(a: Any, b: Any) -> Any:
     """a·b modulo the prime, for numbers below it: there, 2^61 is 1 and 2^64 is 8."""
     a0, a1, b0, b1 = a & _LOW32, a >> _U32, b & _LOW32, b >> _U32
@@ -72,7 +74,7 @@ def from_halves(high: Any, low: Any) -> Any:
     return reduced(reduced(in_field(high) << _U3) + reduced(low))
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def add_modulo(totals: Any, slots: Any, numbers: Any) -> None:
     """totals[slots[r]] += numbers[r] modulo the prime; a slot may come repeatedly."""
     for r in range(slots.shape[0]):

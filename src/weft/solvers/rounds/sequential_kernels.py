@@ -10,6 +10,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from weft.compiled_code import OUTER
 from weft.losses.compiled_loops import Formula, slope, step
 from weft.solvers.shared_sample_draws import order_of
 
@@ -17,7 +18,7 @@ from weft.solvers.shared_sample_draws import order_of
 _SMALL = 1e-9
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def descend(
     rows: Any,
     order: Any,
@@ -71,7 +72,7 @@ def descend(
             w[j, c] = scale * w[j, c] + pulled * start[j, c]
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def ascend(
     rows: Any,
     order: Any,
@@ -108,7 +109,7 @@ def ascend(
 # ── FedAvg: a party's whole turn, since thousands of parties take turns of a few steps each ───
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def sample_steps(
     begin: Any,
     columns: Any,
@@ -139,7 +140,7 @@ def sample_steps(
     descend((begin, columns, values), order, labels, formula, rate, lam, mu, w, used)
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def whole_turn(
     begin: Any,
     columns: Any,
@@ -176,10 +177,11 @@ def whole_turn(
         begin, columns, values, own, labels, family, g, bound, epsilon, seed,
         iteration, party, count, rate, lam, mu, w, used,
     )  # fmt: skip
-    return shared_change(start, w, weight, weights, least, most, cohort, change)
+    share: float = shared_change(start, w, weight, weights, least, most, cohort, change)
+    return share
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def shared_change(
     start: Any,
     w: Any,

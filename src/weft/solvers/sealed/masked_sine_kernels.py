@@ -16,7 +16,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from weft.compiled_code import INNER
+from weft.compiled_code import INNER, OUTER
 
 #: Numbers in a block.
 BLOCK = 2048
@@ -54,7 +54,7 @@ def _float_of(bits: Any) -> Any:
     return np.uint64(bits).view(np.float64)
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def sine_cosine(phase: Any) -> Any:
     """sin and cos of 2π·phase/2^64, to `SINE_ERROR`."""
     quarter = (phase + _EIGHTH) >> _QUARTER
@@ -81,7 +81,7 @@ def sine_cosine(phase: Any) -> Any:
     return _float_of(sine), _float_of(cosine)
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def mixed(number: Any) -> Any:
     """64 bits that look random (splitmix64)."""
     x = number * _GOLDEN
@@ -113,7 +113,7 @@ def _mixed_numbers(seed: Any, count: int) -> Any:
     return found
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def less_dealt(masks: Any, multiples: Any, scale: float, seed: Any, words: Any) -> None:
     """Replace a block's words by cosines and sines of κ·u, in fixed point, less them."""
     count, terms = len(masks), len(multiples)
@@ -129,7 +129,7 @@ def less_dealt(masks: Any, multiples: Any, scale: float, seed: Any, words: Any) 
             sines[i] = _dithered(s * scale, dither << _DITHER2) - sines[i]
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def add_waves(
     opened: Any,
     multiples: Any,
@@ -166,7 +166,7 @@ def add_waves(
             )
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def add_cosines(opened: Any, multiples: Any, even: Any, seed: Any, words: Any, evens: Any) -> None:
     """The even half of `add_waves`."""
     count, terms = len(opened), len(multiples)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
+from weft.compiled_code import OUTER
 from weft.crypto.primitives.seeded_words import Words
 
 #: Columns up to which four rows are taken at once: loops over one are too short to be fast. Four
@@ -68,7 +69,7 @@ def _compiled_for(table: NDArray[Any]) -> NDArray[Any]:
     return table.view(np.uint64) if table.dtype == np.int64 else table
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def _round_cells(block: Any, scale: float, moved: Any) -> None:
     for i in range(block.shape[0]):
         for j in range(block.shape[1]):
@@ -78,7 +79,7 @@ def _round_cells(block: Any, scale: float, moved: Any) -> None:
             block[i, j] = whole / scale
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def _mask_cells(block: Any, scale: float, masks: Any, cells: Any) -> None:
     for i in range(block.shape[0]):
         for j in range(block.shape[1]):
@@ -87,7 +88,7 @@ def _mask_cells(block: Any, scale: float, masks: Any, cells: Any) -> None:
             masks[i, j] = np.uint64(cell) - masks[i, j]
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def _add_products(table: Any, vectors: Any, rows: Any, out: Any) -> None:
     for i in range(table.shape[0]):
         for c in range(vectors.shape[0]):
@@ -97,7 +98,7 @@ def _add_products(table: Any, vectors: Any, rows: Any, out: Any) -> None:
             out[c, rows[i]] += total
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def _transposed_products(table: Any, vectors: Any, rows: Any, out: Any) -> None:
     for i in range(table.shape[0]):
         for c in range(vectors.shape[0]):
@@ -106,7 +107,7 @@ def _transposed_products(table: Any, vectors: Any, rows: Any, out: Any) -> None:
                 out[c, j] += np.uint64(table[i, j]) * factor
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def _add_products_of_few(table: Any, vectors: Any, rows: Any, out: Any) -> None:
     whole = len(table) - len(table) % 4
     for c in range(vectors.shape[0]):
@@ -126,7 +127,7 @@ def _add_products_of_few(table: Any, vectors: Any, rows: Any, out: Any) -> None:
     _add_products(table[whole:], vectors, rows[whole:], out)
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def _transposed_products_of_few(table: Any, vectors: Any, rows: Any, out: Any) -> None:
     whole = len(table) - len(table) % 4
     for c in range(vectors.shape[0]):

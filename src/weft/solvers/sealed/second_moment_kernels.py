@@ -7,6 +7,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from weft.compiled_code import OUTER
 from weft.crypto.primitives.seeded_words import Words
 
 #: Of curvatures and slopes, which are cut: curvatures to their leading digits, and to more.
@@ -20,7 +21,7 @@ def cross_products(left: Words, right: Words) -> Words:
     return out
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def _cross_products(left: Any, right: Any, out: Any) -> None:
     for i in range(left.shape[0]):
         for j in range(left.shape[1]):

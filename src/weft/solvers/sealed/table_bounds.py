@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats
+from weft.compiled_code import OUTER
 from weft.matching.holding_map import HoldingMap
 from weft.solvers.sealed.digit_widths import CELL_BITS, TableBounds
 from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSSES
@@ -118,7 +119,7 @@ def largest_square(block: NDArray[Any]) -> float:
     return float(np.linalg.eigvalsh(product)[-1]) * (1 + 1e-9)
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def column_totals(block: Any) -> Any:
     """Σ|x| and Σx² of every column."""
     sums, squares = np.zeros(block.shape[1]), np.zeros(block.shape[1])

@@ -9,6 +9,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.compiled_code import OUTER
 from weft.crypto.primitives.seeded_words import Words
 
 #: (… × 2) words.
@@ -116,7 +117,7 @@ def _product(a0: Any, a1: Any, b0: Any, b1: Any) -> Any:
     return a0 * b0, carried + a0 * b1 + a1 * b0
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def _plus(a: Any, b: Any) -> Any:
     out = np.empty_like(a)
     for i in range(a.shape[0]):
@@ -125,7 +126,7 @@ def _plus(a: Any, b: Any) -> Any:
     return out
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def _minus(a: Any, b: Any) -> Any:
     out = np.empty_like(a)
     for i in range(a.shape[0]):
@@ -134,7 +135,7 @@ def _minus(a: Any, b: Any) -> Any:
     return out
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def _times(a: Any, b: Any) -> Any:
     out = np.empty_like(a)
     for i in range(a.shape[0]):
@@ -142,7 +143,7 @@ def _times(a: Any, b: Any) -> Any:
     return out
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def _summed(numbers: Any) -> Any:
     out = np.zeros((numbers.shape[0], 2), np.uint64)
     for r in range(numbers.shape[0]):

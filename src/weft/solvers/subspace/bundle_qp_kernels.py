@@ -31,7 +31,7 @@ from typing import Any
 
 import numba
 
-from weft.compiled_code import INNER
+from weft.compiled_code import INNER, OUTER
 
 _FAST = {"reassoc", "contract", "nsz"}
 
@@ -360,7 +360,7 @@ def start(q: Any) -> float:
     return _LEAST * longest if longest > 0.0 else 1.0
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def ascend(q: Any, scale: float, tolerance: float) -> tuple[float, float]:
     """Raise μ until its gap is at most the tolerance, or rounding stops it; return value, gap."""
     best_value, best_gap, idle = -math.inf, math.inf, 0

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
+from weft.compiled_code import OUTER
 from weft.protocol.message import malformed
 from weft.solvers.party_context import PartyContext
 from weft.sums.party_contribution import Posts, Wire
@@ -23,7 +24,7 @@ Kept = Floats | NDArray[np.float32]
 _BAND = 4096
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def add_scaled(out: Any, vector: Any, factors: Any) -> None:
     """out[i, p] += factors[p] · vector[i, p].
 
@@ -40,7 +41,7 @@ def add_scaled(out: Any, vector: Any, factors: Any) -> None:
             out[i, p] += factors[p] * vector[i, p]
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def add_four(out: Any, a: Any, b: Any, c: Any, d: Any, factors: Any) -> None:
     """The same as four calls of :func:`add_scaled`, to the last bit, in one pass."""
     if out.shape[1] == 1:
