@@ -12,6 +12,7 @@ import pytest
 import typer.main
 
 from weft.data import Table, load
+from weft.network.kits import certificates
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -48,6 +49,17 @@ def _headers_parsed_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ast, "literal_eval", known)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _keys_checked_once() -> Iterator[None]:
+    """A private key is checked whenever it is read, for 40 ms; tests read the same ones again and
+    again. A key never changes: equal bytes are the same key."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            certificates, "load_pem_private_key", cache(certificates.load_pem_private_key)
+        )
         yield
 
 

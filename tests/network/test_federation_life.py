@@ -6,7 +6,6 @@ import json
 import shutil
 import zipfile
 from contextlib import redirect_stdout
-from functools import cache
 from io import StringIO
 
 import pytest
@@ -18,7 +17,7 @@ from weft.cli import main
 from weft.crypto.keys import load_keys
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.network.engine import prune_runs
-from weft.network.kits import certificate_requests, certificates, provisioning
+from weft.network.kits import certificate_requests, provisioning
 from weft.network.kits.coordinator_address import follow, read_address
 from weft.network.kits.open_kit import Kit
 from weft.network.run_figures import RunFigures, figures_of_run, write_figures
@@ -47,13 +46,8 @@ def first(tmp_path_factory, key):
     return federation
 
 
-#: Reading the same key again and again is half of what these tests would cost.
-READ_ONCE = cache(certificates.load_pem_private_key)
-
-
 @pytest.fixture
-def founded(first, tmp_path, weft, quick, monkeypatch):
-    monkeypatch.setattr(certificates, "load_pem_private_key", READ_ONCE)
+def founded(first, tmp_path, weft, quick):
     return first.copied(tmp_path, weft)
 
 

@@ -137,10 +137,13 @@ def _labels_told(chosen: Floats, told: Floats, vectors: Floats, digits: float) -
 
 def _told_of_unlike(values: Floats, told: Floats, strong: Flags, digits: float) -> bool:
     """Whether rows with such values of the strong combinations have labels that are told."""
+    enough = 0.5 * digits * len(values)
+    by_strong, by_others = float(told[strong].sum()), float(told[~strong].sum())
+    # Which rows are alike only makes it less: to find out takes most of the time.
+    if by_strong + by_others <= enough:
+        return False
     rounded = np.round(values / np.abs(values).max() / (10 * _SAME))
     alike = np.unique(rounded, axis=0, return_counts=True)[1]
     if len(alike) <= strong.sum():
         return False
-    by_counts = float(digits_of_counts(alike).sum())
-    told_of_these = min(float(told[strong].sum()), by_counts) + float(told[~strong].sum())
-    return told_of_these > 0.5 * digits * len(values)
+    return min(by_strong, float(digits_of_counts(alike).sum())) + by_others > enough
