@@ -6,6 +6,9 @@ scikit-learn's lbfgs takes the pooled table. Every case runs in a process of its
 peak of memory is its own; all seconds are of the processor. The parties' tables are made in place:
 memory counts from before the first of them, so that they are in it once at least.
 
+The largest table is also kept in single precision by its parties; its memory, too, is over the
+table of all digits.
+
 The models are compared by their objective on the pooled table, which scikit-learn's process
 computes of both: ours may lie above the optimum by its certificate, and no further.
 """
@@ -53,6 +56,8 @@ class Case:
 
     rows: int
     columns: int
+    #: Whether parties keep their cells in single precision.
+    single: bool = False
 
     @property
     def bytes(self) -> int:
@@ -125,7 +130,9 @@ def party_tiles(case: Case) -> dict[str, list[Tile]]:
         labels = case.labels(scores, rows)
         for j, (columns, block) in enumerate(held):
             names = np.array([f"x{n}" for n in range(columns.start, columns.stop)], dtype=object)
-            tiles[f"p{GRID * i + j + 1}"] = [Tile(ids, names, block, labels)]
+            tile = Tile(ids, names, block, labels)
+            kept = tile.in_single_precision() if case.single else tile
+            tiles[f"p{GRID * i + j + 1}"] = [kept]
     return tiles
 
 
@@ -169,7 +176,7 @@ def train(case: Case) -> Figures:
 
 def warm_train(case: Case) -> Figures:
     """The same in a process that has compiled."""
-    train(Case(WARM, COLUMNS))
+    train(Case(WARM, COLUMNS, case.single))
     return train(case)
 
 
@@ -208,10 +215,9 @@ def alone(smoke: bool, run: Callable[..., object], *arguments: object) -> object
         return pool.apply(run, arguments)
 
 
-def one_size(report: Report, rows: int, *, judged: bool) -> Figures:
+def one_size(report: Report, case: Case, *, judged: bool) -> Figures:
     """One table; the bars are for the largest."""
-    case = Case(rows, COLUMNS)
-    name = f"{rows:,} × {COLUMNS}"
+    name = f"{case.rows:,} × {COLUMNS}{' in single precision' * case.single}"
     found = alone(report.smoke, train if report.smoke else warm_train, case)
     assert isinstance(found, Figures)
     peer = alone(report.smoke, fit_pooled, case, found.weights)
@@ -257,10 +263,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     most = int(report.number("rows"))
     sizes = (most,) if report.smoke else (most // 10, most * 3 // 10, most)
     found = {
-        rows: one_size(report, rows, judged=rows == most)
+        rows: one_size(report, Case(rows, COLUMNS), judged=rows == most)
         for rows in sizes
         if report.wants(f"{rows:,} × {COLUMNS}")
     }
+    if report.wants("in single precision"):
+        one_size(report, Case(most, COLUMNS, single=True), judged=False)
     if len(found) == 3:
         _, less, more = found.values()
         growth = more.seconds / less.seconds * less.round_trips / more.round_trips * 3 / 10

@@ -264,3 +264,13 @@ def test_a_parquet_file_is_never_in_memory_as_a_whole(tmp_path, monkeypatch):
     np.testing.assert_array_equal(tile.block[:, 0], np.arange(50) + 0.5)
     np.testing.assert_array_equal(tile.labels, whole.labels)
     assert tile.ids.tolist() == whole.ids.tolist()
+
+
+def test_cells_are_kept_in_single_precision_where_the_party_says_so(tmp_path):
+    path = tmp_path / "patients.csv"
+    path.write_text(PATIENTS)
+    options = ReadingOptions(storage="float32", scale={"dose": 0.1})
+    whole = read_tile(path, label_column="label", options=ReadingOptions(scale={"dose": 0.1}))
+    tile = read_tile(path, label_column="label", options=options)
+    assert (tile.block.dtype, whole.block.dtype) == (np.float32, np.float64)
+    assert np.array_equal(tile.block, whole.block.astype(np.float32), equal_nan=True)

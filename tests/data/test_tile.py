@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from weft.data import Table, Tile, settle_missing
+from weft.data.apply_scaling import ColumnScaling
 from weft.errors import DataError
 
 
@@ -90,7 +91,9 @@ def test_values_that_only_overflow_when_summed_are_accepted():
 def test_constructor_refuses_arrays_that_need_conversion():
     names = np.array(["a", "b"], dtype=object)
     with pytest.raises(DataError, match=r"Tile\.make"):
-        Tile(names, names, np.ones((2, 2), dtype=np.float32))
+        Tile(names, names, np.ones((2, 2), dtype=np.int64))
+    with pytest.raises(DataError, match=r"Tile\.make"):
+        Tile(names, names, np.ones((2, 2), dtype=np.float16))
     with pytest.raises(DataError, match=r"Tile\.make"):
         Tile(names.astype(str), names, np.ones((2, 2)))
 
@@ -170,3 +173,30 @@ def test_thousands_of_tiles_are_made_in_well_under_a_second():
     for number in range(5000):
         Tile(ids[number * 48 : (number + 1) * 48], features, block)
     assert time.process_time() - started < 1
+
+
+def test_single_precision_keeps_24_bits_of_dense_cells_through_scaling():
+    block = np.array([[1 / 3, 1e-3], [np.nan, 7.0], [-2.5, 0.1]])
+    tile = Tile.make(["a", "b", "c"], ["x", "y"], block).in_single_precision()
+    assert tile.block.dtype == np.float32
+    np.testing.assert_array_equal(tile.block, block.astype(np.float32))
+    assert settle_missing(tile, "zero").block.dtype == np.float32
+    shift, factor = np.array([0.1, 0.2]), np.array([3.0, 1 / 7])
+    scaled = ColumnScaling(tile.features, shift, factor).apply(tile).block
+    assert scaled.dtype == np.float32
+    in_double = np.nan_to_num((tile.block.astype(np.float64) - shift) * factor)
+    np.testing.assert_array_equal(scaled, in_double.astype(np.float32))
+
+
+def test_single_precision_leaves_sparse_tiles_as_they_are():
+    tile = Tile.make(["a"], ["x"], sp.csr_array([[1 / 3]]))
+    assert tile.in_single_precision() is tile
+
+
+@pytest.mark.parametrize("values", [[1.7e9, 1.7e9 + 60], [0.0, 1e39], [-1e300, -1e300]])
+def test_single_precision_refuses_columns_that_it_cannot_keep(values):
+    tile = Tile.make(["a", "b"], ["kept", "when"], np.array([[1.0, v] for v in values]), source="f")
+    with pytest.raises(DataError, match=r"f: column 'when' has values from .*; count them from"):
+        tile.in_single_precision()
+    blank = np.full((2, 1), np.nan)
+    assert np.isnan(Tile.make(["a", "b"], ["x"], blank).in_single_precision().block).all()

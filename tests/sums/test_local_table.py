@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from weft.guards import rare_columns as guard
+from weft.sums import local_table
 from weft.sums.local_table import DensePiece, LocalTable
 
 
@@ -31,6 +32,29 @@ def test_rows_in_any_order_give_the_same_products(width, columns):
         np.testing.assert_allclose(v, 1 + by_slot[chosen].T @ change[chosen], atol=1e-13)
     np.testing.assert_allclose(squares[:, 0], (by_slot**2).sum(axis=1), atol=1e-13)
     np.testing.assert_array_equal(table.dense(), by_slot)
+
+
+@pytest.mark.parametrize("width", [1, 6])
+def test_cells_in_single_precision_are_multiplied_in_double(width, monkeypatch):
+    """Products are those of the same numbers in float64, also where they are made band by band."""
+    monkeypatch.setattr(local_table, "_AT_ONCE", 40)
+    random = np.random.default_rng(2)
+    n, m = 30, 5
+    slots, columns = random.permutation(n).astype(np.int32), np.arange(m, dtype=np.int32)
+    short = (1e3 * random.normal(size=(n, m))).astype(np.float32)
+    cells = np.zeros((n, m))
+    cells[slots] = short
+    table = LocalTable(n, m, [DensePiece(short, slots, columns, n, m)])
+    w, change = random.normal(size=(m, width)), random.normal(size=(n, width))
+    some = random.permutation(n)[:7].astype(np.int32)
+    for rows, chosen in ((None, slice(None)), (some, some)):
+        np.testing.assert_allclose(table.products(rows, w), cells[chosen] @ w, rtol=1e-11)
+        v = np.zeros((m, width))
+        table.accumulate(rows, change[chosen], v)
+        np.testing.assert_allclose(v, cells[chosen].T @ change[chosen], rtol=1e-11)
+    np.testing.assert_allclose(table.squares[:, 0], (cells**2).sum(axis=1), rtol=1e-14)
+    np.testing.assert_array_equal(table.dense(), cells)
+    np.testing.assert_array_equal(table.compressed().toarray(), cells)
 
 
 def test_rare_columns_are_found_band_by_band(monkeypatch):

@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from weft.data.tile import Block, Names, Sparse, Tile, as_names, with_data
 from weft.errors import DataError
 
+#: Cells that are scaled at a time.
+_AT_ONCE = 500_000
+
 
 @dataclass(frozen=True, eq=False)
 class ColumnScaling:
@@ -97,10 +100,14 @@ def _scaled(
     where: str,
 ) -> Block:
     if isinstance(block, np.ndarray):
-        # One new array and in-place work on it: tiles may be most of the memory.
-        dense = block - shift
-        dense *= factor
-        dense[np.isnan(dense)] = 0.0
+        # One new array, filled band by band: tiles may be most of the memory.
+        dense = np.empty_like(block)
+        rows = max(1, _AT_ONCE // max(1, block.shape[1]))
+        for start in range(0, len(block), rows):
+            part = block[start : start + rows] - shift
+            part *= factor
+            part[np.isnan(part)] = 0.0
+            dense[start : start + rows] = part
         return dense
     if shift.any():
         name = features[int((shift != 0).argmax())]

@@ -134,6 +134,8 @@ def examine(
         if tile is not None:
             _insist_on_content(tile, source)
             tile = _scaled(tile, options)
+            if options.storage == "float32":
+                tile = tile.in_single_precision()
     except DataError as error:
         found.stop(error)
     return Examined(source.name, tile, tuple(found.found), header)

@@ -75,7 +75,7 @@ def _column(tile: Tile, name: str | None, where: str, told: NDArray[np.bool_]) -
         return None
     block: Any = tile.block[:, place]
     values: NDArray[np.float64] = np.asarray(
-        block if isinstance(block, np.ndarray) else block.toarray()
+        block if isinstance(block, np.ndarray) else block.toarray(), np.float64
     )[:, 0]
     if np.isnan(values[told]).any():
         raise DataError(

@@ -30,6 +30,13 @@ Index: TypeAlias = "slice | NDArray[np.integer[Any]] | NDArray[np.bool_]"
 Task: TypeAlias = Literal["classification", "regression"]
 MissingPolicy: TypeAlias = Literal["error", "zero", "mean"]
 
+#: What cells of a dense block may be.
+_DENSE = (np.dtype(np.float64), np.dtype(np.float32))
+#: Relative rounding of single precision, and its largest number.
+_SINGLE, _MOST_SINGLE = 2.0**-24, float(np.finfo(np.float32).max)
+#: What share of the range of a column rounding may take.
+_LOST = 1e-4
+
 
 class _Cells:
     """A block with the names of its rows and columns."""
@@ -68,7 +75,8 @@ class Tile(_Cells):
     features : array of str objects, shape (m,)
         Feature names, unique.
     block : float64 array (C-contiguous) or csr_array (sorted, no duplicates), shape (n, m)
-        The values. NaN is a missing cell; infinite values are refused.
+        The values. NaN is a missing cell; infinite values are refused. A dense block may be of
+        float32, as `in_single_precision` makes it: all that is computed of it is float64.
     labels : array of shape (n,), optional
         Labels of the samples. NaN, None or "" marks an unlabelled sample.
     source : str
@@ -141,6 +149,32 @@ class Tile(_Cells):
             offset=None if self.offset is None else self.offset[index],
             weight=None if self.weight is None else self.weight[index],
         )
+
+    def in_single_precision(self) -> Tile:
+        """The same values in half the memory, rounded to 24 bits; a sparse tile stays as it is.
+
+        Raises
+        ------
+        DataError
+            A value is too large for it, or a column lies so far from zero that rounding would take
+            more than a ten-thousandth of its range.
+        """
+        if not isinstance(self.block, np.ndarray):
+            return self
+        for name, column in zip(self.features.tolist(), self.block.T, strict=True):
+            low, high = (
+                np.fmin.reduce(column, initial=np.inf),
+                np.fmax.reduce(column, initial=-np.inf),
+            )
+            largest, width = max(abs(low), abs(high)), high - low
+            lost = width > 0 and largest * _SINGLE > _LOST * width
+            if lost or (width >= 0 and largest > _MOST_SINGLE):
+                raise DataError(
+                    f"{self.source or 'the tile'}: column {name!r} has values from {low:g} to "
+                    f"{high:g}, which single precision keeps too few digits of; count them from "
+                    'another zero or in another unit, or leave storage = "float32" out.'
+                )
+        return replace(self, block=cast("Block", self.block.astype(np.float32)))
 
     def columns(self, index: Index) -> Tile:
         """Sub-tile of some features."""
@@ -302,7 +336,7 @@ def _check(ids: Names, features: Names, block: Block, labels: Labels | None, whe
     _check_names(ids, "sample id", where)
     _check_names(features, "feature name", where)
     if isinstance(block, np.ndarray):
-        sound = block.dtype == np.float64 and block.ndim == 2 and block.flags.c_contiguous
+        sound = block.dtype in _DENSE and block.ndim == 2 and block.flags.c_contiguous
     else:
         sound = (
             isinstance(block, sp.csr_array)
@@ -311,7 +345,8 @@ def _check(ids: Names, features: Names, block: Block, labels: Labels | None, whe
         )
     if not sound:
         raise DataError(
-            f"{where}: the values must form a table of float64, C-contiguous or canonical CSR; "
+            f"{where}: the values must form a table of float64 (dense ones also of float32), "
+            "C-contiguous or canonical CSR; "
             "give rows and columns, as a nested list or an array, to Tile.make, which converts."
         )
     if block.shape != (len(ids), len(features)):

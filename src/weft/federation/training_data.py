@@ -204,7 +204,7 @@ class TrainingData(TrainingLabels):
         # Holders of a column who multiply it differently would add up different things.
         self._cipher.agree(question_digest(message))
         self.tiles = [
-            replace(tile, block=tile.block * factor[columns])
+            replace(tile, block=_times(tile.block, factor[columns]))
             if isinstance(tile.block, np.ndarray)
             else ColumnScaling(tile.features, np.zeros(tile.m), factor[columns]).apply(tile)
             for tile, columns in zip(self.tiles, self.view.tile_columns, strict=True)
@@ -214,7 +214,12 @@ class TrainingData(TrainingLabels):
     def _scale_rows(self, message: ScaleRowsRequest) -> Nothing:
         factor = message.factor
         self._scaler.take_row_factor(factor)
-        self.tiles = [replace(tile, block=tile.block * factor) for tile in self.tiles]
+        self.tiles = [
+            replace(tile, block=_times(tile.block, np.float64(factor)))
+            if isinstance(tile.block, np.ndarray)
+            else replace(tile, block=tile.block * factor)
+            for tile in self.tiles
+        ]
         if self.bias is not None:
             self.bias *= factor
         return Nothing()
@@ -418,3 +423,8 @@ def _gradients(shares: Sequence[MomentShare]) -> GradientShares | None:
         bits=shares[0].bits,
         errors=np.array([share.error for share in shares]),
     )
+
+
+def _times(block: Floats, factors: Floats | np.float64) -> Floats:
+    """A dense block times factors in double precision, kept as it was."""
+    return (block * factors).astype(block.dtype, copy=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -135,6 +135,8 @@ class Piece(ABC):
 
 
 class DensePiece(Piece):
+    """A block of all its cells; one of float32 is multiplied as if it were float64."""
+
     def __init__(
         self, block: Floats, row_slots: Slots, column_slots: Slots, n_rows: int, n_columns: int
     ) -> None:
@@ -150,13 +152,25 @@ class DensePiece(Piece):
         """Whether a loop over whole rows is faster than BLAS."""
         return self._by_rows and width <= _FEW_COLUMNS
 
+    def _bands(self, cells: int | None = None) -> Iterator[slice]:
+        """All rows, a band of so many cells after the other: a block is never doubled in memory.
+
+        None: in one where the block is float64, of which a product makes no copy.
+        """
+        if cells is None:
+            cells = self.block.size + 1 if self.block.dtype == np.float64 else _AT_ONCE
+        rows = max(1, cells // max(1, self.block.shape[1]))
+        return (slice(start, start + rows) for start in range(0, len(self.block), rows))
+
     def products(self, slots: Slots | None, w: Floats, out: Floats) -> None:
         mine = w if self._whole_columns else w.take(self.column_slots, axis=0)
         if slots is None and self._every is not None:
             if self._few(w.shape[1]):
                 _whole_products(self.block, self._every, np.ascontiguousarray(mine.T), out)
             else:
-                out[_places(self._every)] += self.block @ mine
+                for band in self._bands():
+                    place = self._every[band] if len(self._every) else band
+                    out[place] += np.asarray(self.block[band], np.float64) @ mine
         else:
             _dense_products(self.block, self._rows(slots), mine, out)
 
@@ -169,7 +183,9 @@ class DensePiece(Piece):
                 _whole_accumulate(self.block, ordered, across)
                 part = across.T
             else:
-                part = self.block.T @ ordered
+                part = np.zeros((self.block.shape[1], v.shape[1]))
+                for band in self._bands():
+                    part += np.asarray(self.block[band], np.float64).T @ ordered[band]
             if self._whole_columns:
                 v += part
             else:
@@ -182,11 +198,8 @@ class DensePiece(Piece):
             v[self.column_slots] += part
 
     def squares(self, weights: Floats | None, out: Floats) -> None:
-        # In bands, so that a big block is never doubled in memory.
-        rows = max(1, _AT_ONCE // max(1, self.block.shape[1]))
-        for start in range(0, len(self.block), rows):
-            band = slice(start, start + rows)
-            part, slots = self.block[band], self.row_slots[band]
+        for band in self._bands(_AT_ONCE):
+            part, slots = np.asarray(self.block[band], np.float64), self.row_slots[band]
             squared = np.einsum("ij,ij->i", part, part if weights is None else part * weights[band])
             kept = slots >= 0
             out[slots[kept], 0] += squared[kept]
@@ -196,7 +209,7 @@ class DensePiece(Piece):
         kept = self.row_slots[row] >= 0
         row, column = row[kept], column[kept]
         where = (self.row_slots[row], self.column_slots[column])
-        return sp.csr_array((self.block[row, column], where), shape=shape)
+        return sp.csr_array((self.block[row, column].astype(np.float64), where), shape=shape)
 
     def add_cells(self, out: Floats) -> None:
         kept = self.row_slots >= 0
@@ -318,11 +331,6 @@ def _spread(view: PartyView, tile: int, block: Block, weights: Floats | None) ->
 
 def _scaled(block: sp.csr_array, factors: Floats) -> sp.csr_array:
     return sp.csr_array((block.data * factors, block.indices, block.indptr), shape=block.shape)
-
-
-def _places(slots: Slots) -> Slots | slice:
-    """Where rows lie; none stands for all of them in their order."""
-    return slots if len(slots) else slice(None)
 
 
 def _is_permuted(slots: Slots, n: int) -> bool:

@@ -143,7 +143,8 @@ class Transformation(msgspec.Struct, frozen=True, kw_only=True):
             )
         features = [*tile.features.tolist(), *(f for part in names.values() for f in part)]
         _check_names(features, tile)
-        block = np.hstack([np.asarray(tile.block), *blocks.values()])
+        numbers = np.asarray(tile.block)
+        block = np.hstack([numbers, *blocks.values()]).astype(numbers.dtype, copy=False)
         whole = replace(
             tile,
             features=np.array(features, dtype=object),
@@ -262,7 +263,7 @@ def _part(
     if column in names:
         return names[column], blocks[column]
     (place,) = np.flatnonzero(tile.features == column).tolist()
-    return [column], np.asarray(tile.block)[:, [place]]
+    return [column], np.asarray(tile.block)[:, [place]].astype(np.float64)
 
 
 def _products(

@@ -139,7 +139,7 @@ def _rows(block: Block, order: NDArray[np.int64]) -> Iterator[bytes]:
     """The cells of each row as bytes, columns in an order of their own."""
     if isinstance(block, np.ndarray):
         for row in block:
-            yield row[order].tobytes()
+            yield np.asarray(row[order], np.float64).tobytes()
         return
     place = np.argsort(order)
     for begin, end in zip(block.indptr[:-1].tolist(), block.indptr[1:].tolist(), strict=True):
