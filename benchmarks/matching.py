@@ -5,6 +5,8 @@
 ``psi``    OpenMined's PSI (ECDH on P-256, no proofs) between the three pairs of parties: one of
            each pair learns their common ids
 
+With ``--large 1000000``, two parties with so many ids each are matched through two key holders.
+
 Every case runs in a process of its own, so that its peak of memory is its own: the figures are
 wall seconds, seconds of the processor over all threads, and MiB above what Python, NumPy and Weft
 take before the first id. All parties share this machine and answer one after the other; over a
@@ -69,12 +71,12 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MIB
 
 
-def match(count: int, matching: Matching, form: str) -> Figures:
+def match(count: int, matching: Matching, form: str, parties: Sequence[str] = PARTIES) -> Figures:
     """From tiles in memory to views, over the channel."""
 
     def run(size: int) -> MatchedParties:
         tiles = {}
-        for number, name in enumerate(PARTIES):
+        for number, name in enumerate(parties):
             ids = np.array(some_ids(size, number, form), dtype=object)
             tiles[name] = [Tile.make(ids, [f"x{number}"], np.zeros((size, 1)))]
         return MatchedParties(tiles, "pad", matching=matching, separate=True)
@@ -83,7 +85,7 @@ def match(count: int, matching: Matching, form: str) -> Figures:
     before, wall, processor = peak(), perf_counter(), process_time()
     found = run(count)
     wall, processor = perf_counter() - wall, process_time() - processor
-    assert found.holdings.n_samples == count // 2 + 3 * (count - count // 2)
+    assert found.holdings.n_samples == count // 2 + len(parties) * (count - count // 2)
     meter = found.channel.meter
     phases = {name: cost.total for name, cost in meter.phases.items()}
     phases["coordinator, and making tiles"] = wall - sum(phases.values())
@@ -118,7 +120,11 @@ def psi(count: int, matching: str, form: str) -> Figures:
     return Figures(wall, processor, peak() - before, bytes=size, round_trips=2)
 
 
-WAYS = {"hmac": match, "oprf": match, "psi": psi}
+def match_two(count: int, matching: Matching, form: str) -> Figures:
+    return match(count, "oprf", form, PARTIES[:2])
+
+
+WAYS = {"hmac": match, "oprf": match, "oprf, two parties": match_two, "psi": psi}
 PLAIN, SIGNS = "p{}", "PT-{:09d}"
 
 
@@ -173,7 +179,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"Matching, {len(PARTIES)} parties, {threads()} threads",
         "OpenMined PSI",
         arguments,
-        {"count": Number(100_000, 40, "ids of each party")},
+        {
+            "count": Number(100_000, 40, "ids of each party"),
+            "large": Number(0, 40, "ids of each of two parties, beside; 0: none"),
+        },
     )
     count = int(report.number("count"))
     sizes = (count // 2, count)
@@ -199,6 +208,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             report.add(f"{way}: wall, twice the ids", whole.wall / half.wall, "×")
     if report.wants("oprf, an id"):
         oprf_steps(report, min(count, 8192))
+    large = int(report.number("large"))
+    if large and report.wants(name := f"oprf, two parties, {large:,}"):
+        add(report, name, alone(report, "oprf, two parties", large, PLAIN), None)
     if report.wants(name := f"oprf, {sizes[0]:,} with signs"):
         add(report, name, alone(report, "oprf", sizes[0], SIGNS), None)
     report.close()

@@ -68,7 +68,7 @@ def guesses() -> bytes:
 def own_letter(me: Identity, asked: Asked) -> bytes:
     run_, cards, _, _ = asked
     holder = PublicIdentity.from_bytes(card_of(cards, HOLDER).public)
-    place = msgspec.msgpack.encode(["weft matching 1", run_, "ask", 0, VICTIM, HOLDER])
+    place = msgspec.msgpack.encode(["weft matching 2", run_, "ask", 0, 0, VICTIM, HOLDER])
     return write_letter(me, holder, place, guesses())
 
 

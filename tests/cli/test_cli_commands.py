@@ -5,6 +5,7 @@ import json
 import stat
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -184,6 +185,24 @@ def test_an_interrupted_run_resumes_to_the_same_model(weft, hospitals, tmp_path,
     histories = [pd.read_parquet(tmp_path / n / "history.parquet") for n in ("whole", "cut")]
     assert (histories[0]["round_trips"].diff()[1:] > 0).all()
     assert len(histories[0]) == len(histories[1])
+
+
+def test_the_line_of_a_run_says_how_far_matching_is(weft, hospitals, monkeypatch):
+    told, shown, tell = [], [], ProgressLine.tell
+
+    def follow(self, how_far):
+        told.append(how_far)
+        self._status = SimpleNamespace(update=shown.append, stop=lambda: None)
+        tell(self, how_far)
+        if not how_far:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("weft.matching.oprf_party.PART", 60)
+    monkeypatch.setattr(ProgressLine, "tell", follow)
+    hospitals.change("[privacy]", '[privacy]\nmatching = "oprf"')
+    assert weft("train", hospitals.write()).code == 130
+    assert told == ["50 % of the ids are matched", ""]
+    assert shown[0] == f"matching samples … {told[0]}"
 
 
 def test_resuming_without_a_checkpoint_is_refused(weft, hospitals):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from secrets import token_bytes
 
 import msgspec
 import numpy as np
 import pytest
+from matched_tiles import cut, filled, matched, only
 
-from weft.crypto import Adder
 from weft.crypto.keys import PartyKeys, ephemeral_keys
 from weft.crypto.party_key_pairs import Identity, PublicIdentity
-from weft.crypto.party_run_keys import Keyring
 from weft.crypto.primitives.oprf import OprfKey, blind, matching_key
 from weft.crypto.sealed_letters import LetterError, read_letter, write_letter
 from weft.crypto.secret_bytes import Secret
@@ -20,79 +18,14 @@ from weft.data import Tile
 from weft.errors import ConfigError, DataError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards.terms import OPEN, Terms
-from weft.matching.coordinator import meet
-from weft.matching.messages import CONFLICT, HELLO, VIEW, ConflictRequest, HelloRequest
+from weft.matching.messages import CONFLICT, HELLO, ConflictRequest, HelloRequest
 from weft.matching.oprf_party import Announcement
 from weft.matching.party import MatchingParty
 from weft.matching.tokens import tokens_of
-from weft.privacy.agreement import Consent
-from weft.protocol import LocalChannel, fields_of
-from weft.protocol.shared_fields import Boxes
 from weft.solvers.settings import Settings
 
 SETTINGS = Settings(lam=1.0)
 OPRF = Preprocessing(matching="oprf")
-
-
-def matched(tiles, *, change=None, keys=None, known=None, terms=OPEN, matching="oprf", **options):
-    """Match without training; ``change`` sees every message and may change it.
-
-    It gets direction, phase, party and the fields that travel, and gives those that go on.
-    """
-    change = change or (lambda direction, phase, party, message: message)
-    keys = keys or ephemeral_keys(tuple(tiles))
-    parties, announced, run = {}, {}, options.pop("run", token_bytes(16))
-    for name, held in tiles.items():
-        labels = [np.full(t.n, np.nan) if t.labels is None else t.labels * 1.0 for t in held]
-        ring = Keyring(keys[name], "pad")
-        announced[name] = ring.announce(run)
-        parties[name] = MatchingParty(
-            name,
-            held,
-            keys[name],
-            ring,
-            targets=lambda _, y=labels: y,
-            accept=Consent(name, terms).check_matching,
-            known=known,
-        )
-
-    def handler(name, party):
-        answers = party.answers()
-
-        def answer(phase, message):
-            message = phase.read_request(change("down", phase.name, name, fields_of(message)))
-            if phase is VIEW:
-                party.sit(message)
-                reply = party.make_seeds(message)
-            else:
-                reply = answers[phase.name].handle(message)
-            return phase.read_reply(change("up", phase.name, name, fields_of(reply)))
-
-        return answer
-
-    channel = LocalChannel({n: handler(n, p) for n, p in parties.items()}, record=True)
-    told = {"run": run, "keys": announced, "classes": None, "matching": matching}
-    roster = meet(channel, Adder("pad"), **told, **options)
-    return roster, channel, parties
-
-
-def cut(message, part):
-    """The boxes in a part of a message."""
-    return Boxes(content=message[f"{part}.content"], lengths=message[f"{part}.lengths"]).cut()
-
-
-def filled(message, part, boxes):
-    """A message with other boxes in a part."""
-    return {**message, **fields_of(Boxes.of(boxes), f"{part}.")}
-
-
-def only(direction, phase, party, change):
-    """Change the messages of one party in one phase."""
-
-    def changed(d, p, n, message):
-        return change(message) if (d, p, n) == (direction, phase, party) else message
-
-    return changed
 
 
 # ── it matches ────────────────────────────────────────────────────────────────────────────────
@@ -180,7 +113,7 @@ def test_the_coordinator_cannot_ask_in_the_name_of_a_party(patchwork):
         cards = [msgspec.msgpack.decode(c, type=Announcement) for c in cut(message, "cards")]
         boxes = cut(message, "boxes")
         _, elements = blind([b"patient-001"])
-        place = msgspec.msgpack.encode(["weft matching 1", runs[0], "ask", 0, "west", "north"])
+        place = msgspec.msgpack.encode(["weft matching 2", runs[0], "ask", 0, 0, "west", "north"])
         boxes[3] = write_letter(own, cards[0].identity, place, elements)
         return filled(message, "boxes", boxes)
 

@@ -5,6 +5,8 @@ Whoever has these can make the party anew, and neither the model nor the ledger 
 
 from __future__ import annotations
 
+from collections import Counter
+from functools import partial
 from itertools import count
 from zlib import crc32
 
@@ -25,10 +27,12 @@ from replayed import (
 from covering import some_of
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.opening_pads import OpeningPads
+from weft.crypto.primitives.oprf import OprfKey
 from weft.crypto.replay_log import Forgotten, RandomnessLog
 from weft.errors import ConfigError
 from weft.federation.local_federation import Preprocessing
 from weft.guards.sum_noise import SumNoise
+from weft.matching import oprf_party
 from weft.privacy.agreement.consent import Consent
 from weft.privacy.agreement.site_policy import Limits, SitePolicy
 from weft.protocol import fields_of
@@ -144,6 +148,40 @@ def test_what_is_excepted_from_being_the_same_does_differ():
             differ |= {(phase, f) for f in reply if not same(reply[f], first[f])}
     assert {(phase, field) for phase in SEALED for field in SEALED[phase]} <= differ
     assert {field for phase, field in differ if phase not in SEALED} == BLOCKS["bfv"]
+
+
+def test_a_killed_party_multiplies_no_id_a_second_time(monkeypatch):
+    """Parts of ids that were through a key when it was killed are read from its memory."""
+    for name, size in (("PART", 12), ("LONG", 1)):
+        monkeypatch.setattr(f"weft.matching.oprf_party.{name}", size)
+    worked = Counter()
+    for name in ("blind", "unblind", "verify"):
+        work = getattr(oprf_party, name)
+        counted = partial(lambda name, work, *given: worked.update([name]) or work(*given), name)
+        monkeypatch.setattr(oprf_party, name, partial(counted, work))
+    evaluate = OprfKey.evaluate
+    monkeypatch.setattr(
+        OprfKey, "evaluate", lambda key, ids: worked.update(["evaluate"]) or evaluate(key, ids)
+    )
+    how = Preprocessing(intercept=True, matching="oprf")
+    settings = settings_for("hyfdca", "pad", iterations=1)
+    calm = Troupe()
+    expected = bits(calm.train(pair(how), settings))
+    name = next(iter(calm.parties))
+    parts = sum(phase == "match.ask" for phase, _ in calm.messages[name]) // 2
+    assert parts > 1
+    assert worked["blind"] == worked["unblind"] == 2 * parts
+    # Two key holders, for two parties each; nobody checks what he proved himself.
+    assert worked["evaluate"] == 2 * worked["verify"] == 4 * parts
+    before = Counter(worked)
+    replay(calm, name, dict(calm.memories[name]))
+    assert worked == before
+    # Killed after each message of matching, it goes on to the same bits.
+    deadly = range(2, 4 + 3 * parts)
+    troupe = Troupe(kill=lambda party, count: party == name and count in deadly)
+    assert bits(troupe.train(pair(how), settings)) == expected
+    assert troupe.deaths == len(deadly)
+    assert worked - before == before
 
 
 def test_noise_in_sums_is_drawn_once_and_remembered(monkeypatch):

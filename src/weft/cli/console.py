@@ -76,8 +76,13 @@ class ProgressLine(StatusLine):
     """
 
     def __init__(self, *, quiet: bool = False, title: str = "") -> None:
-        super().__init__(f"{title}matching samples …", quiet=quiet)
+        self._matching = f"{title}matching samples …"
+        super().__init__(self._matching, quiet=quiet)
         self._title = title
+
+    def tell(self, how_far: str) -> None:
+        """How far matching is; nothing once it is over."""
+        self.show(lambda: f"{self._matching} {how_far}".rstrip())
 
     def __call__(self, record: Record) -> None:
         # Commands that only print a line need not wait for what follows a run.

@@ -159,7 +159,9 @@ def train(
         ) as federation,
     ):
         with ProgressLine(quiet=quiet or json) as line:
-            trained = federation.train(settings, progress=line, checkpointing=saving)
+            trained = federation.train(
+                settings, progress=line, checkpointing=saving, follow=line.tell
+            )
         tiles = federation.look(attrgetter("tiles"))
         book = plan.ledger(ledger)
         lies = book.folder.resolve()

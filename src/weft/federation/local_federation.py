@@ -196,18 +196,23 @@ class Federation:
         checkpointing: Checkpointing | None = None,
         start: Model | None = None,
         through: Callable[[Channel], Channel] | None = None,
+        follow: Callable[[str], None] | None = None,
     ) -> Trained:
         """Run an algorithm from matching to the released model.
 
         Parameters
         ----------
+        progress
+            Told every iteration.
         start
             A model to start from, of which every party uses its own features' weights.
         through
             Puts another channel around that to the parties, such as one on which some are away.
+        follow
+            Told how far matching is, in a clause, where there are many ids.
         """
         try:
-            return self._train(settings, progress, checkpointing, start, through)
+            return self._train(settings, progress, checkpointing, start, through, follow)
         finally:
             self.look(methodcaller("close"))
 
@@ -218,10 +223,12 @@ class Federation:
         checkpointing: Checkpointing | None,
         start: Model | None,
         through: Callable[[Channel], Channel] | None,
+        follow: Callable[[str], None] | None,
     ) -> Trained:
         self._start = start
         self._check_penalty_factors(settings)
         channel = self._open(settings)
+        channel.follower = follow
         outcome = coordinate(
             channel if through is None else through(channel),
             self.preprocessing,

@@ -22,6 +22,7 @@ Tokens = NDArray[np.uint64]
 _RUN = keys("random name of the run")
 _CARD = keys("of other parties, with their numbers of rows")
 _HOP = record("which of the key holders this is")
+_PART = record("which of its letters to a key holder this is")
 _ANSWER = sealed("answer to its blinded ids, with proofs")
 _TILES = record("sizes of its tiles", "tiles")
 
@@ -40,15 +41,20 @@ class HelloReply(Message):
 
 
 class AskRequest(Message):
-    """Asks for a letter to the next key holder; brings the answer of the one before."""
+    """Asks for a letter to the next key holder; brings the answer of the one before.
+
+    The first of a new part of its ids brings the last answer about the part before.
+    """
 
     hop: Annotated[int, _HOP]
+    part: Annotated[int, _PART]
     holder: Annotated[bytes, _CARD]
     box: Annotated[bytes | None, _ANSWER] = None
 
 
 class AskReply(Message):
     box: Annotated[bytes, sealed("blinded ids, for a key holder")]
+    parts: Annotated[int, record("how many letters it has for each key holder")]
 
 
 class Cards(Boxes):
@@ -61,6 +67,7 @@ class EvaluateRequest(Message):
     """Brings a key holder the letters of all parties, and who wrote them."""
 
     hop: Annotated[int, _HOP]
+    part: Annotated[int, _PART]
     cards: Cards
     boxes: Boxes
 

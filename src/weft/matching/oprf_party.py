@@ -5,14 +5,17 @@ has both holders multiply them, one after the other, checks their proofs and tak
 Whoever holds one key, or none, cannot try out ids: he has to ask, each party once and for no more
 ids than it has rows.
 
-Requests and answers are letters between parties; the coordinator carries them. Public keys come
+Requests and answers are letters between parties; the coordinator carries them. Whoever has many ids
+asks in parts, one after the other through both keys: so nobody holds more than a part of them as
+points, a run can tell how far it is, and where letters are remembered, what a killed party worked
+out before is not worked out again. Public keys come
 through the coordinator too, each with a tag under the run secret, which it does not have; where the
 members' keys are known beforehand, they must be those.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from hmac import compare_digest
 from typing import NoReturn, Protocol
@@ -21,7 +24,7 @@ import msgspec
 
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.crypto.primitives.oprf import OprfKey, blind, finalize, matching_key, unblind, verify
-from weft.crypto.primitives.ristretto import WIDTH, GroupError, scalars_of
+from weft.crypto.primitives.ristretto import GroupError, count_of, scalars_of
 from weft.crypto.replay_log import RandomnessLog
 from weft.crypto.run_participants import Keys
 from weft.crypto.sealed_letters import LetterError, read_letter, write_letter
@@ -33,7 +36,11 @@ from weft.protocol.shared_fields import Boxes
 
 #: A party may ask for every row and for its loose form, and for some without what all begin with.
 FORMS = 2
-#: Random bytes that all blinds of a party in a run follow from.
+#: Ids in a letter: some seconds of work, and a message of two megabytes.
+PART = 1 << 16
+#: Ids from which on it is quicker to read what came of them than to work it out again.
+LONG = 1 << 12
+#: Random bytes that all blinds of a part follow from.
 _SEED = 32
 
 
@@ -100,12 +107,17 @@ class Oblivious:
         self._keys, self._run, self._known, self._draws = keys, run, known, draws
         self._key: OprfKey = matching_key(keys.identity)
         self._announced = self._announcement(rows)
-        self._inputs: list[bytes] = []
+        self._inputs: Sequence[bytes] = ()
+        #: Which part of them it asks about, and which of the holders.
+        self._part, self._hop = -1, 0
         self._blinds = b""
         #: What was sent to the last holder.
         self._sent = b""
         self._holders: list[Announcement] = []
-        self._answered: set[str] = set()
+        #: What came of the parts before.
+        self._outputs: list[bytes] = []
+        #: For how many ids each party was answered, part by part.
+        self._answered: dict[str, list[int]] = {}
 
     def announce(self) -> bytes:
         """What all parties may know."""
@@ -144,35 +156,65 @@ class Oblivious:
         name = self._keys.name
         raise ProtocolError(f"party {name} refuses {what}; stop this run and find out why")
 
-    def _place(self, step: str, hop: int, writer: str, reader: str) -> bytes:
+    def _place(self, step: str, hop: int, part: int, writer: str, reader: str) -> bytes:
         """Where a letter belongs."""
-        return msgspec.msgpack.encode(["weft matching 1", self._run, step, hop, writer, reader])
+        where = ["weft matching 2", self._run, step, hop, part, writer, reader]
+        return msgspec.msgpack.encode(where)
+
+    def _once(self, name: str, count: int, work: Callable[[], bytes]) -> bytes:
+        """What takes long for so many ids: where a killed party comes back, it is remembered."""
+        return self._draws.take(name, work) if self._draws.lasting and count >= LONG else work()
 
     # ── asking ────────────────────────────────────────────────────────────────────────────
 
-    def ask(self, message: AskRequest, inputs: Sequence[bytes]) -> AskReply:
-        """A letter to the next key holder."""
-        hop = message.hop
-        if hop != len(self._holders):
-            self._refuse(f"to be asked for step {hop} in the place of {len(self._holders)}")
-        if hop == 0:
-            self._inputs = list(inputs)
-            # A seed is remembered in the place of the blinds, which take as much room as the ids.
-            seed = self._draws.random("blinds", _SEED)
-            blinds = scalars_of(seed, len(self._inputs))
-            self._blinds, self._sent = blind(self._inputs, blinds)
-        else:
+    def ask(self, message: AskRequest, inputs: Callable[[], Sequence[bytes]]) -> AskReply:
+        """A letter to the next key holder; ``inputs`` are asked for once."""
+        if self._part < 0:
+            self._inputs = inputs()
+        hop, part = message.hop, message.part
+        if hop and part == self._part and hop == self._hop + 1:
             self._sent = self._take_answer(message.box)
+        elif not hop and part == self._part + 1 and part < self._parts:
+            if part:
+                self._finish_part(message.box)
+            self._begin_part(part)
+        else:
+            self._refuse(f"to be asked for step {hop} of part {part} out of turn")
         holder = self._meet(message.holder)
+        self._check_holder(hop, part, holder)
+        self._hop = hop
+        place = self._place("ask", hop, part, self._keys.name, holder.name)
+        letter = write_letter(self._keys.identity, holder.identity, place, self._sent)
+        return AskReply(box=letter, parts=self._parts)
+
+    @property
+    def _parts(self) -> int:
+        return max(1, -(-len(self._inputs) // PART))
+
+    def _asked(self) -> Sequence[bytes]:
+        """The inputs of the part."""
+        return self._inputs[PART * self._part : PART * (self._part + 1)]
+
+    def _begin_part(self, part: int) -> None:
+        self._part = part
+        # A seed is remembered in the place of the blinds, which take as much room as the ids.
+        seed = self._draws.random("blinds", _SEED)
+        asked = self._asked()
+        self._blinds = scalars_of(seed, len(asked))
+        self._sent = self._once("blinded ids", len(asked), lambda: blind(asked, self._blinds)[1])
+
+    def _check_holder(self, hop: int, part: int, holder: Announcement) -> None:
+        """The holders of the first part are those of all: else ids of two parts never meet."""
+        if part:
+            if hop >= len(self._holders) or holder != self._holders[hop]:
+                self._refuse(f"'{holder.name}' as a key holder that was not one before")
+            return
         if any(holder.name == other.name for other in self._holders):
             self._refuse(f"'{holder.name}' as key holder twice")
         listed = self._listed(holder)
         if self._known is not None and (listed is None or listed.matching_key != holder.key):
             self._refuse(f"the matching key of '{holder.name}', which is not the roster's")
         self._holders.append(holder)
-        place = self._place("ask", hop, self._keys.name, holder.name)
-        letter = write_letter(self._keys.identity, holder.identity, place, self._sent)
-        return AskReply(box=letter)
 
     def _take_answer(self, box: bytes | None) -> bytes:
         """What the last holder made of the elements sent, if its proofs are right."""
@@ -180,25 +222,38 @@ class Oblivious:
             self._refuse("an answer that it never asked for")
         if box is None:
             self._refuse("to go on without the answer of a key holder")
-        holder, hop = self._holders[-1], len(self._holders) - 1
-        place = self._place("answer", hop, holder.name, self._keys.name)
+        holder = self._holders[self._hop]
+        place = self._place("answer", self._hop, self._part, holder.name, self._keys.name)
         try:
             content = read_letter(self._keys.identity, holder.identity, place, box).reveal()
             evaluated, proofs = content[: len(self._sent)], content[len(self._sent) :]
-            # Nobody has to prove anything to himself.
-            if holder.name != self._keys.name:
-                verify(holder.key, self._sent, evaluated, proofs)
+            count = len(self._asked())
+            self._once("proofs checked", count, lambda: self._checked(holder, evaluated, proofs))
         except (LetterError, GroupError) as error:
             self._refuse(f"the answer of key holder '{holder.name}' ({error})")
         return evaluated
 
+    def _checked(self, holder: Announcement, evaluated: bytes, proofs: bytes) -> bytes:
+        # Nobody has to prove anything to himself.
+        if holder.name != self._keys.name:
+            verify(holder.key, self._sent, evaluated, proofs)
+        return b"right"
+
+    def _finish_part(self, box: bytes | None) -> None:
+        if self._hop + 1 < max(len(self._holders), self._needed()):
+            self._refuse(f"to match with {self._hop + 1} key holder(s)")
+        answer, asked = self._take_answer(box), self._asked()
+        bare = self._once("ids without blinds", len(asked), lambda: unblind(answer, self._blinds))
+        self._blinds = self._sent = b""
+        self._outputs += finalize(asked, bare)
+
     def finish(self, box: bytes | None) -> list[bytes]:
         """64 secret bytes per input, the same at every party that has it, from the last answer."""
-        if len(self._holders) < self._needed():
-            self._refuse(f"to match with {len(self._holders)} key holder(s)")
-        elements = unblind(self._take_answer(box), self._blinds)
-        self._blinds = self._sent = b""
-        return finalize(self._inputs, elements)
+        if self._part >= 0 and self._part + 1 < self._parts:
+            self._refuse("to match before it has asked about all of its ids")
+        self._finish_part(box)
+        found, self._outputs, self._inputs = self._outputs, [], ()
+        return found
 
     def _needed(self) -> int:
         if self._known is None:
@@ -208,34 +263,41 @@ class Oblivious:
     # ── answering ─────────────────────────────────────────────────────────────────────────
 
     def evaluate(self, message: EvaluateRequest) -> EvaluateReply:
-        """Answers to the letters of all parties, each once in a run."""
-        hop = message.hop
+        """Answers to the letters of all parties, to each part of their ids once in a run."""
         cards, boxes = message.cards.cut(), message.boxes.cut()
         if len(cards) != len(boxes):
             self._refuse("letters of which it is not told who wrote them")
         answers = []
         for card, box in zip(cards, boxes, strict=True):
-            answers.append(self._answer(hop, self._meet(card), box))
+            answers.append(self._answer(message.hop, message.part, self._meet(card), box))
         return EvaluateReply(boxes=Boxes.of(answers))
 
-    def _answer(self, hop: int, asker: Announcement, box: bytes) -> bytes:
-        if asker.name in self._answered:
+    def _answer(self, hop: int, part: int, asker: Announcement, box: bytes) -> bytes:
+        before = self._answered.setdefault(asker.name, [])
+        if part < len(before):
             self._refuse(f"a second request of '{asker.name}'")
-        self._answered.add(asker.name)
-        place = self._place("ask", hop, asker.name, self._keys.name)
+        if part > len(before):
+            self._refuse(f"a request of '{asker.name}' before those that it follows")
+        place = self._place("ask", hop, part, asker.name, self._keys.name)
         try:
             blinded = read_letter(self._keys.identity, asker.identity, place, box).reveal()
-            rows = self._most(asker)
-            if len(blinded) > WIDTH * (FORMS * rows + min(rows, MOST_BARE)):
+            count, rows = count_of(blinded), self._most(asker)
+            before.append(count)
+            if sum(before) > FORMS * rows + min(rows, MOST_BARE):
                 # How many, of how many, is nobody's business who reads refusals.
                 self._refuse(f"a request of '{asker.name}' for more ids than it may have")
-            evaluated = self._key.evaluate(blinded)
-            own = asker.name == self._keys.name
-            proofs = b"" if own else self._key.prove(blinded, evaluated)
+            answer = self._once(
+                "answers of its key", count, lambda: self._evaluated(asker, blinded)
+            )
         except (LetterError, GroupError) as error:
             self._refuse(f"the request of '{asker.name}' ({error})")
-        place = self._place("answer", hop, self._keys.name, asker.name)
-        return write_letter(self._keys.identity, asker.identity, place, evaluated + proofs)
+        place = self._place("answer", hop, part, self._keys.name, asker.name)
+        return write_letter(self._keys.identity, asker.identity, place, answer)
+
+    def _evaluated(self, asker: Announcement, blinded: bytes) -> bytes:
+        evaluated = self._key.evaluate(blinded)
+        own = asker.name == self._keys.name
+        return evaluated + (b"" if own else self._key.prove(blinded, evaluated))
 
     def _most(self, asker: Announcement) -> int:
         listed = self._listed(asker)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -12,6 +12,7 @@ from weft.matching.messages import (
     EVALUATE,
     HELLO,
     TOKENS,
+    AskReply,
     AskRequest,
     Cards,
     EvaluateRequest,
@@ -45,21 +46,50 @@ def tokens_through_holders(
     hello = channel.ask(HELLO, greeted).insist("matching")
     cards = {party: reply.card for party, reply in hello.items()}
     boxes: dict[str, bytes] = {}
-    for hop, holder in enumerate(chosen):
-        asked = {p: AskRequest(hop=hop, holder=cards[holder], box=boxes.get(p)) for p in parties}
-        letters = channel.ask(ASK, asked).insist("matching")
-        told = EvaluateRequest(
-            hop=hop,
-            cards=Cards.of([cards[p] for p in parties]),
-            boxes=Boxes.of([letters[p].box for p in parties]),
-        )
-        reply = channel.ask(EVALUATE, {holder: told}).insist("matching")[holder]
-        answers = reply.boxes.cut()
-        if len(answers) != len(parties):
-            raise ProtocolError(f"key holder {holder} answered {len(answers)} of {len(parties)}")
-        boxes = dict(zip(parties, answers, strict=True))
+    # Parts of ids go through both keys one after the other; who has fewer of them is done sooner.
+    asking, part = parties, 0
+    parts: dict[str, int] = {}
+    while asking:
+        for hop, holder in enumerate(chosen):
+            asked = {
+                p: AskRequest(hop=hop, part=part, holder=cards[holder], box=boxes.get(p))
+                for p in asking
+            }
+            letters = channel.ask(ASK, asked).insist("matching")
+            parts |= {p: letters[p].parts for p in asking if part == hop == 0}
+            answers = _evaluated(channel, holder, hop, part, cards, letters)
+            boxes |= zip(asking, answers, strict=True)
+        part += 1
+        channel.tell(_how_far(part, max(parts.values())))
+        asking = tuple(p for p in asking if parts[p] > part)
     last = {party: replace(question, box=boxes[party]) for party in parties}
     return channel.ask(TOKENS, last).insist("matching")
+
+
+def _evaluated(
+    channel: Channel,
+    holder: str,
+    hop: int,
+    part: int,
+    cards: Mapping[str, bytes],
+    letters: Mapping[str, AskReply],
+) -> list[bytes]:
+    """A key holder's answers to letters, in their order."""
+    told = EvaluateRequest(
+        hop=hop,
+        part=part,
+        cards=Cards.of([cards[p] for p in letters]),
+        boxes=Boxes.of([reply.box for reply in letters.values()]),
+    )
+    answers = channel.ask(EVALUATE, {holder: told}).insist("matching")[holder].boxes.cut()
+    if len(answers) != len(letters):
+        raise ProtocolError(f"key holder {holder} answered {len(answers)} of {len(letters)}")
+    return answers
+
+
+def _how_far(part: int, parts: int) -> str:
+    """How much is matched, in tens: whoever sees more could count the ids of the largest table."""
+    return f"{part * 10 // parts * 10} % of the ids are matched" if part < parts else ""
 
 
 def _check_holders(chosen: Sequence[str], parties: Sequence[str]) -> None:

@@ -246,7 +246,7 @@ class MatchingParty:
         return self._oblivious
 
     def _ask(self, message: AskRequest) -> AskReply:
-        return self._asking().ask(message, [text.encode() for text in self._forms().tolist()])
+        return self._asking().ask(message, lambda: _encoded(self._forms()))
 
     def _evaluate(self, message: EvaluateRequest) -> EvaluateReply:
         return self._asking().evaluate(message)

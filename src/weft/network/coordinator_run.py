@@ -129,6 +129,8 @@ def _run(transport: Transport, folder: Path, task: Task, progress: Progress, rec
         progress.versions = {"coordinator": __version__, **channel.versions}
         progress.begin(transport.parties, kind.name, exact_bytes=kind.exact_bytes)
 
+        channel.follower = lambda how_far: progress.follow(how_far, repeated=channel.replaying)
+
         def tell(record: IterationRecord) -> None:
             # A repeated exchange says who was away then, not who is now.
             repeated = channel.replaying

@@ -33,7 +33,7 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
         For how long it has lasted and may last at most, in whole seconds: exact times would tell
         how large tables are.
     why
-        What stands in the way, if it is more than work; one clause.
+        What stands in the way, if it is more than work, or how far a long step is; one clause.
     """
 
     phase: str
@@ -62,6 +62,8 @@ class Waits:
     ----------
     patience
         Seconds that the run waits for parties that are away.
+    how_far
+        How far a long step is, in a clause; empty: there is none.
     exchanges, unanswered
         Exchanges that were not repeated from the journal, and letters in them without an answer.
     exchanged
@@ -70,6 +72,7 @@ class Waits:
 
     def __init__(self) -> None:
         self.patience = 0.0
+        self.how_far = ""
         self.exchanges = self.unanswered = 0
         self.exchanged = 0.0
         self._lock = Lock()
@@ -89,7 +92,7 @@ class Waits:
     ) -> Iterator[None]:
         """Parties are asked; ``unanswered`` says at any moment who has not answered yet."""
         with self._lock:
-            self._asked = _Open(phase, tuple(parties), clock.now(), limit)
+            self._asked = _Open(phase, tuple(parties), clock.now(), limit, self.how_far)
             self._unanswered = unanswered
         try:
             yield

@@ -141,6 +141,12 @@ class Progress:
         if before != exchanges:
             log.info("run %s: goes on after %d exchanges", self.run, exchanges)
 
+    def follow(self, how_far: str, *, repeated: bool = False) -> None:
+        """How far a long step before the first iteration is; empty: it is over."""
+        self.waits.how_far = how_far
+        if how_far and not repeated:
+            log.info("run %s: %s", self.run, how_far)
+
     def add(
         self, record: IterationRecord, away: Mapping[str, Failure], *, repeated: bool = False
     ) -> None:

@@ -84,6 +84,8 @@ class Channel(ABC):
 
     def __init__(self) -> None:
         self.meter = Meter()
+        #: Told how far a long step is, before there are iterations; None: nobody is.
+        self.follower: Callable[[str], None] | None = None
         self._began = monotonic()
 
     @property
@@ -111,6 +113,11 @@ class Channel(ABC):
     def ask(self, phase: Phase[Q, R], messages: Mapping[str, Q]) -> Replies[R]:
         """One phase, one round trip."""
         return self.exchange([Request(phase, messages)])[0]
+
+    def tell(self, how_far: str) -> None:
+        """Say how far a long step is, in a clause; empty: it is over."""
+        if self.follower is not None:
+            self.follower(how_far)
 
     def at_rest(
         self, standing: object, history: list[Any], kind: type[Any], follow: Follow | None
@@ -154,6 +161,9 @@ class Among(Channel):
 
     def exchange(self, requests: Sequence[Request[Any, Any]]) -> list[Replies[Any]]:
         return self._channel.exchange(requests)
+
+    def tell(self, how_far: str) -> None:
+        self._channel.tell(how_far)
 
     def at_rest(
         self, standing: object, history: list[Any], kind: type[Any], follow: Follow | None

@@ -1,0 +1,138 @@
+"""Many ids are matched in parts: the same result, no more ids than before, and how far it is."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from matched_tiles import cut, filled, matched, only
+
+from weft.errors import WeftError
+
+SIZE = 25
+#: So many letters each of them writes to each key holder.
+PARTS = {"north": 3, "east": 3, "south": 3, "west": 2}
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch):
+    monkeypatch.setattr("weft.matching.oprf_party.PART", SIZE)
+
+
+def in_part(part, direction, phase, party, change):
+    """Change the messages of one party in one phase about one part."""
+
+    def changed(message):
+        return change(message) if message["part"] == part else message
+
+    return only(direction, phase, party, changed)
+
+
+def test_parts_give_the_cohorts_and_slots_of_all_at_once(patchwork, monkeypatch):
+    tiles = patchwork()
+    _, channel, parties = matched(tiles)
+    entries = channel.transcript
+    asked = Counter(entry.party for entry in entries if entry.phase == "match.ask")
+    assert asked == {party: 2 * parts for party, parts in PARTS.items()}
+    answered = Counter(entry.party for entry in entries if entry.phase == "match.evaluate")
+    assert answered == {"north": 3, "east": 3}
+    # Hello, tokens, view and keys; and for every part two of each key holder.
+    assert channel.meter.round_trips == 4 + 4 * max(PARTS.values())
+    monkeypatch.undo()
+    _, _, whole = matched(tiles)
+    for name, party in parties.items():
+        for rows, again in zip(party.view.tile_rows, whole[name].view.tile_rows, strict=True):
+            assert rows.tolist() == again.tolist()
+        assert party.view.cohort.tolist() == whole[name].view.cohort.tolist()
+
+
+def test_it_tells_how_far_it_is_in_tens_only(patchwork):
+    """Whoever follows a run could count ids by finer steps."""
+    told = []
+    matched(patchwork(), follow=told.append)
+    assert told == ["30 % of the ids are matched", "60 % of the ids are matched", ""]
+
+
+def test_one_part_is_told_nobody(patchwork, monkeypatch):
+    monkeypatch.undo()
+    told = []
+    matched(patchwork(), follow=told.append)
+    assert told == [""]
+
+
+# ── what is refused ───────────────────────────────────────────────────────────────────────────
+
+
+def test_a_key_holder_answers_a_part_once_and_in_its_turn(patchwork):
+    def again(message):
+        cards, boxes = cut(message, "cards"), cut(message, "boxes")
+        told = filled(message, "cards", [*cards, cards[0]])
+        return filled(told, "boxes", [*boxes, boxes[0]])
+
+    with pytest.raises(WeftError, match="party north refuses a second request of 'north'"):
+        matched(patchwork(), change=in_part(1, "down", "match.evaluate", "north", again))
+
+    def as_part(part):
+        return lambda message: {**message, "part": part}
+
+    with pytest.raises(WeftError, match="party east refuses a second request of 'north'"):
+        matched(patchwork(), change=in_part(1, "down", "match.evaluate", "east", as_part(0)))
+    with pytest.raises(WeftError, match="party east refuses a request of 'north' before those"):
+        matched(patchwork(), change=in_part(1, "down", "match.evaluate", "east", as_part(2)))
+
+
+def test_letters_fit_only_their_part(patchwork):
+    kept = {}
+
+    def older(message):
+        if not message["part"]:
+            kept["boxes"] = cut(message, "boxes")
+            return message
+        boxes = cut(message, "boxes")
+        return filled(message, "boxes", [kept["boxes"][0], *boxes[1:]])
+
+    with pytest.raises(WeftError, match="party north refuses the request of 'north'"):
+        matched(patchwork(), change=only("down", "match.evaluate", "north", older))
+
+
+def test_parts_together_are_no_more_ids_than_a_party_may_have(patchwork, monkeypatch):
+    """West has 12 rows, and may ask for 24 forms here: the first 20 are none too many."""
+    for name, size in (("FORMS", 1), ("PART", 20)):
+        monkeypatch.setattr(f"weft.matching.oprf_party.{name}", size)
+    with pytest.raises(WeftError, match="north refuses a request of 'west' for more ids than"):
+        matched(patchwork())
+
+
+def test_a_party_asks_the_same_holders_about_every_part(patchwork):
+    cards = {}
+
+    def other(message):
+        cards.setdefault(message["hop"], message["holder"])
+        return {**message, "holder": cards[0]} if message["part"] and message["hop"] else message
+
+    with pytest.raises(WeftError, match="south refuses 'north' as a key holder that was not one"):
+        matched(patchwork(), change=only("down", "match.ask", "south", other))
+
+
+@pytest.mark.parametrize(
+    ("part", "hop", "instead"), [(0, 1, (1, 0)), (1, 0, (2, 0)), (1, 1, (1, 0)), (2, 0, (3, 0))]
+)
+def test_a_party_is_asked_in_turn(patchwork, part, hop, instead):
+    def moved(message):
+        if (message["part"], message["hop"]) != (part, hop):
+            return message
+        return {**message, "part": instead[0], "hop": instead[1]}
+
+    refused = "party south refuses (to be asked .* out of turn|'east' as a key holder that was not)"
+    with pytest.raises(WeftError, match=refused):
+        matched(patchwork(), change=only("down", "match.ask", "south", moved))
+
+
+def test_tokens_wait_for_the_last_part(patchwork):
+    """Else a coordinator could have some of a party's ids left out."""
+
+    def fewer(message):
+        return {**message, "parts": 2}
+
+    with pytest.raises(WeftError, match="party south refuses to match before it has asked about"):
+        matched(patchwork(), change=only("up", "match.ask", "south", fewer))
