@@ -300,6 +300,10 @@ class SeenBatches(MinBatch):
 
 def _longer(kept: NDArray[_T], room: int, count: int) -> NDArray[_T]:
     """An array with room for more vectors."""
+    if kept.flags.owndata:
+        # Where it lies, if there is room: a copy would be of all vectors so far.
+        kept.resize((room, *kept.shape[1:]), refcheck=False)
+        return kept
     longer = np.zeros((room, *kept.shape[1:]), kept.dtype)
     longer[:count] = kept[:count]
     return longer

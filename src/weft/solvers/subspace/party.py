@@ -217,7 +217,6 @@ class SubspaceParty:
         self.samples.under_way = False
         self.features.complete(self.samples.partial, message, wire)
         self.rows.remember(self.samples.duals)
-        self.samples.forget_duals()
 
     def _take_point(self, message: PointRequest) -> None:
         self._drop(message.fold)

@@ -7,6 +7,7 @@ import numpy as np
 from weft.array_types import Floats
 from weft.errors import ProtocolError
 from weft.protocol.message import malformed
+from weft.protocol.shared_fields import PadLinks
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
@@ -31,8 +32,8 @@ class FeatureSide:
         All vectors held, over this party's columns.
     fresh
         Those that came last.
-    products
-        This party's own part of Z of the vectors, or of z of the point, that came last.
+    private
+        Z of the vectors, or z of the point, that came last, of rows that nobody else holds.
     models
         w of every model that the run has finished.
     """
@@ -54,7 +55,9 @@ class FeatureSide:
             self._paid[self._view.bias_slot :][: self._view.bias_slot >= 0] = False
             self.vectors.append([self._constant()])
         self.fresh: list[Floats] = []
-        self.products: Floats = np.zeros((0, 0))
+        self.private: Floats = np.zeros((0, 0))
+        #: The weights whose products with the rows are told next.
+        self._measured: Floats = np.zeros((context.view.n_columns, 0))
         #: Of what z was measured last and not brought back yet: vectors, a point, or nothing.
         self.measured_last = ""
         self.models: dict[int, Floats] = {}
@@ -79,7 +82,7 @@ class FeatureSide:
         self.vectors.append(self.fresh)
         self.measured_last = ""
         if message.products:
-            self.products = self._table.products(None, new)
+            self._measured = new
             self.measured_last = "vectors"
 
     def tell_vectors(self, message: SpreadRequest) -> SpreadReply:
@@ -94,10 +97,23 @@ class FeatureSide:
         if message.first:
             square = self._table.squares.sum() / self._view.n_samples
             reply.squares = pack_scalars(self._cipher, "squares", float(square))
-        shared = self._view.n_shared_rows
-        if message.products and shared:
-            reply.z = self._wires.products.send(self.products[:shared], message.z_pads)
+        if message.products:
+            reply.z = self._tell_products(self._wires.products, message.z_pads)
         return reply
+
+    @property
+    def products(self) -> Floats:
+        """This party's own part of Z of the vectors, or of z of the point, that came last.
+
+        Made anew: it is wanted once, and to keep it would be to keep a number for every row.
+        """
+        return self._table.products(None, self._measured)
+
+    def _tell_products(self, wire: Wire, pads: PadLinks | None) -> bytes | None:
+        """Its part of what was measured last, at shared rows; it keeps that of the others."""
+        products, shared = self.products, self._view.n_shared_rows
+        self.private = products[shared:].copy()
+        return wire.send(products[:shared], pads) if shared else None
 
     # ── a free intercept ──────────────────────────────────────────────────────────────────
 
@@ -122,9 +138,8 @@ class FeatureSide:
     def take_point(self, message: PointRequest) -> None:
         """Form w from its coefficients, and λw(α) of a mixture, to bound P* by."""
         w = self._combined(message.point, "point")
-        self.products = self._table.products(None, w)
+        self._measured = self._weights = w
         self.measured_last = "point"
-        self._weights = w
         if message.model is not None:
             mixed = self._combined(message.model.mixture, "model.mixture")
             self._bound = inner(mixed[self._paid], mixed[self._paid])
@@ -137,9 +152,7 @@ class FeatureSide:
         norms = self._problems.summed(inner(w[self._paid], w[self._paid])).tolist()
         reply = PointReply(norms=pack_scalars(self._cipher, "norms", *norms))
         reply.intercepts = self._entry(w)
-        shared = self._view.n_shared_rows
-        if shared:
-            reply.z = self._wires.point.send(self.products[:shared], message.z_pads)
+        reply.z = self._tell_products(self._wires.point, message.z_pads)
         if message.model is not None:
             bound = self._problems.summed(self._bound).tolist()
             reply.bound = pack_scalars(self._cipher, "bound", *bound)
@@ -167,9 +180,9 @@ class FeatureSide:
 
     def measured(self, width: int) -> Floats:
         """Z or z of what came last, of this party's private rows: complete as it is."""
-        if self.products.shape != (self._view.n_rows, width):
+        if self.private.shape != (self._view.n_rows - self._view.n_shared_rows, width):
             raise ProtocolError("a message comes too early: nothing was measured yet")
-        return self.products[self._view.n_shared_rows :]
+        return self.private
 
 
 def _anchor(context: PartyContext, width: int) -> Floats:

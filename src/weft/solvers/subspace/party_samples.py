@@ -107,8 +107,6 @@ class SampleSide:
                 found[:shared] = wire.open(z, width)
         elif len(mine):
             found[mine] = wire.open(z, width, mine)
-        # Its own part is not told again once totals are here.
-        self._features.products = np.zeros((0, 0))
         return found
 
     def _take_z(self, message: MoveRequest) -> Floats | None:
@@ -331,10 +329,6 @@ class SampleSide:
         new = self.duals[slots]
         reply.alpha = self._wires.duals.post(new, np.zeros_like(new), slots, pads, flags)
         reply.alpha_slots = slots
-
-    def forget_duals(self) -> None:
-        """Their sums are complete, and nobody asks for them again."""
-        self.duals = np.zeros((self._view.n_rows, 0))
 
     def take_duals(self, message: FollowRequest) -> None:
         """Dual vectors of samples whose labels others have."""
