@@ -17,7 +17,7 @@ from hypothesis import settings
 
 # Numba compiles on first use, so the first example of a test may take long.
 settings.register_profile("release", deadline=None, derandomize=True)
-settings.register_profile("change", settings.get_profile("release"), max_examples=8)
+settings.register_profile("change", settings.get_profile("release"), max_examples=6)
 
 # What is imported and collected is never garbage: looking through it took a tenth of all time.
 gc.disable()

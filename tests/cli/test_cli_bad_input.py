@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from covering import cover
+
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
@@ -150,8 +152,12 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize("command", ["check", "train"])
-@pytest.mark.parametrize(("spoil", "words"), MISTAKES, ids=[m[0].__name__ for m in MISTAKES])
+# Either command reads the config and the tables by the same code: with every change, one does.
+@cover(
+    ("command", "spoil", "words"),
+    [(command, *mistake) for command in ("check", "train") for mistake in MISTAKES],
+    ids=lambda value: getattr(value, "__name__", None),
+)
 def test_a_mistake_is_one_sentence(weft, hospitals, tmp_path, command, spoil, words):
     spoil(hospitals)
     config = hospitals.write()

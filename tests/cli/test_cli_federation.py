@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
+from covering import cover
 from weft.crypto.keys import load_all, new_keys, read_public
 from weft.errors import ConfigError
 from weft.guards.terms import is_pilot
@@ -332,17 +333,21 @@ def test_ids_are_matched_through_the_key_holders_of_the_roster(weft, agreed, tmp
     assert asked == ["south"]
 
 
-@pytest.mark.parametrize("command", ["train", "check"])
-@pytest.mark.parametrize(
-    ("options", "old", "new", "words"),
-    [
-        ((), "iterations = 500", 'iterations = 500\ncoordinator_sees = "weights"', "'weights'"),
-        ((), "iterations = 500", 'iterations = 500\ncipher = "plain"', "cipher = 'plain'"),
-        (("--loss", "logistic"), "gap", "gap", "loss = 'hinge'"),
-        (("--solver", "hyfdca"), "gap", "gap", "solver 'cutting-planes'"),
-        (("--rows", "north=39"), "gap", "gap", "to match 40 rows"),
-        (("--labels", "south"), "gap", "gap", "to bring labels"),
-    ],
+#: Options of a roster, what a config says instead, and what a party says of it.
+BEYOND = [
+    ((), "iterations = 500", 'iterations = 500\ncoordinator_sees = "weights"', "'weights'"),
+    ((), "iterations = 500", 'iterations = 500\ncipher = "plain"', "cipher = 'plain'"),
+    (("--loss", "logistic"), "gap", "gap", "loss = 'hinge'"),
+    (("--solver", "hyfdca"), "gap", "gap", "solver 'cutting-planes'"),
+    (("--rows", "north=39"), "gap", "gap", "to match 40 rows"),
+    (("--labels", "south"), "gap", "gap", "to bring labels"),
+]
+
+
+# Parties consent by the same code in either command: with every change, each stops one of them.
+@cover(
+    ("command", "options", "old", "new", "words"),
+    [(command, *beyond) for command in ("train", "check") for beyond in BEYOND],
 )
 def test_a_party_stops_a_run_beyond_the_roster(
     weft, agreed, hospitals, tmp_path, command, options, old, new, words
@@ -417,24 +422,27 @@ def test_privacy_in_a_config_cannot_widen_a_roster(weft, agreed, hospitals):
     assert "the roster of 'two hospitals' says so" in sentence(weft("train", config))
 
 
-@pytest.mark.parametrize(
-    ("spoil", "words"),
-    [
-        (lambda f: (f / "roster.json").unlink(), "there is no roster"),
-        (lambda f: (f / "roster.json").write_text("{"), "is damaged or no roster"),
-        (
-            lambda f: (f / "roster.json").write_text(
-                (f / "roster.json").read_text().replace('"min_batch": 2', '"min_batch": 1')
-            ),
-            "the signature of north, south does not belong to this content and key",
+#: What becomes of a roster or of keys, and what is said then.
+SPOILT = [
+    (lambda f: (f / "roster.json").unlink(), "there is no roster"),
+    (lambda f: (f / "roster.json").write_text("{"), "is damaged or no roster"),
+    (
+        lambda f: (f / "roster.json").write_text(
+            (f / "roster.json").read_text().replace('"min_batch": 2', '"min_batch": 1')
         ),
-        (
-            lambda f: (shutil.rmtree(f.parent / "keys"), new_keys(f.parent / "keys", PARTIES)),
-            "party north takes part with other keys",
-        ),
-    ],
+        "the signature of north, south does not belong to this content and key",
+    ),
+    (
+        lambda f: (shutil.rmtree(f.parent / "keys"), new_keys(f.parent / "keys", PARTIES)),
+        "party north takes part with other keys",
+    ),
+]
+
+
+@cover(
+    ("command", "spoil", "words"),
+    [(command, *spoilt) for command in ("train", "check") for spoilt in SPOILT],
 )
-@pytest.mark.parametrize("command", ["train", "check"])
 def test_a_roster_that_does_not_count_stops_a_run(
     weft, agreed, hospitals, tmp_path, command, spoil, words
 ):

@@ -17,7 +17,7 @@ from weft.errors import ConfigError, DataError
 from weft.guards.terms import Terms
 
 GUARDED = Terms(allow_second_moments=True)
-_SLOW = ("binomial", "tweedie", "negative-binomial")
+_SLOW = ("binomial", "poisson", "tweedie", "negative-binomial")
 
 
 def by_site(table: Table) -> dict[str, Tile]:

@@ -12,11 +12,11 @@ from contextlib import contextmanager, suppress
 from unittest.mock import patch
 
 import numpy as np
-from hypothesis import HealthCheck, example, given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from replayed import Troupe
 
-from covering import examples
+from covering import changing
 from weft.crypto import scalar_masks
 from weft.crypto.opening_pads import OpeningPads
 from weft.data.tile import Tile
@@ -205,7 +205,8 @@ def train(plan, log):
     return troupe, done
 
 
-@examples(4, suppress_health_check=[HealthCheck.too_slow])
+# With every change hardly more than the examples below.
+@settings(max_examples=1 if changing() else 4, suppress_health_check=[HealthCheck.too_slow])
 @given(plan=PLANS)
 @example(plan=dict.fromkeys(range(1, LETTERS, 4), ("dies", 0)))
 @example(plan=dict.fromkeys(range(1, LETTERS), ("asks again", 0)))

@@ -12,6 +12,7 @@ import pytest
 from member_sites import MemberSites
 from toys import MemoryTransport
 
+from covering import every_value
 from weft.cli.check_over_network import show_check
 from weft.crypto.keys import ephemeral_keys, load_all, new_keys
 from weft.data import Tile
@@ -268,8 +269,7 @@ def all_that_is_told(folder, keys, held, asked, terms=TERMS):
         return error.told
 
 
-@pytest.mark.parametrize("solver", ["auto", "sealed"])
-@pytest.mark.parametrize("own", [TERMS, OPEN], ids=["sites say ten", "the submitter's counts"])
+@every_value(solver=["auto", "sealed"], own=[TERMS, OPEN])
 def test_no_min_batch_of_a_submitter_tells_the_size_of_a_small_group(tmp_path, keys, solver, own):
     """South and west share four samples that north lacks, or seven: no check differs in a word.
 

@@ -8,7 +8,7 @@ from scipy.special import expit
 from sealed_runs import COLUMNS, CUTS, NAMES, cut, held, optimum, table, train, weights
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from covering import every_pair
+from covering import every_value
 from weft.errors import ConfigError, WeftError
 from weft.estimators import HybridGLM
 from weft.federation.local_federation import Federation, Preprocessing
@@ -87,7 +87,7 @@ HOSTILE = {
 }
 
 
-@every_pair(harm=HOSTILE, lam=[1e-6, 1e-3, 1.0], loss=["logistic", "squared"])
+@every_value(harm=HOSTILE, lam=[1e-6, 1e-3, 1.0], loss=["logistic", "squared"])
 def test_a_hostile_table_is_certified_truly_or_refused(harm, lam, loss):
     block, labels = uneven(loss, rows=40)
     block = HOSTILE[harm](block)

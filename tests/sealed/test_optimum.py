@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sealed_runs import COLUMNS, CUTS, cut, held, optimum, table, train, weights
 
-from covering import cover, every_pair
+from covering import cover, every_value
 from weft.errors import ConfigError
 from weft.estimators import HybridClassifier
 from weft.report.results_folder import write_results
@@ -98,7 +98,7 @@ HOSTILE = {
 }
 
 
-@every_pair(harm=HOSTILE, lam=[1e-6, 1e-3, 1.0], loss=["logistic", "squared"])
+@every_value(harm=HOSTILE, lam=[1e-6, 1e-3, 1.0], loss=["logistic", "squared"])
 def test_a_hostile_table_is_certified_truly_or_refused(harm, lam, loss):
     block, labels = table(classes=0 if loss == "squared" else 2, rows=40)
     block = HOSTILE[harm](block)

@@ -11,7 +11,7 @@ from sealed_runs import CUTS, cut, held, weights
 from sklearn.linear_model import GammaRegressor
 from test_sealed_offsets import tiles_of
 
-from covering import every_pair
+from covering import every_value
 from weft.crypto.opening_pads import OpeningPads
 from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
@@ -113,7 +113,7 @@ HOSTILE = {
 }
 
 
-@every_pair(harm=HOSTILE, lam=[1e-5, 1.0], free=[True, False])
+@every_value(harm=HOSTILE, lam=[1e-5, 1.0], free=[True, False])
 def test_a_hostile_table_is_certified_truly_or_refused(harm, lam, free):
     block, labels, _ = amounts(rows=40)
     block, labels = HOSTILE[harm](block, labels)

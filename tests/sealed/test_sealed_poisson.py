@@ -10,7 +10,7 @@ from sealed_runs import CUTS, cut, held, weights
 from sklearn.linear_model import PoissonRegressor
 from test_sealed_offsets import tiles_of
 
-from covering import every_pair
+from covering import every_value
 from weft.crypto.opening_pads import OpeningPads
 from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
@@ -107,7 +107,7 @@ HOSTILE = {
 }
 
 
-@every_pair(harm=HOSTILE, lam=[1e-4, 1.0], free=[True, False])
+@every_value(harm=HOSTILE, lam=[1e-4, 1.0], free=[True, False])
 def test_a_hostile_table_is_certified_truly_or_refused(harm, lam, free):
     block, labels, _ = counts(rows=40)
     block, labels = HOSTILE[harm](block, labels)

@@ -11,7 +11,7 @@ from sealed_runs import ALL, COLUMNS, CUTS, NAMES, cut, held, optimum, table, we
 from sklearn.linear_model import LogisticRegression
 from test_sealed_offsets import tiles_of
 
-from covering import every_pair
+from covering import every_value
 from weft.crypto.opening_pads import OpeningPads
 from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
@@ -79,7 +79,7 @@ HOSTILE = {
 }
 
 
-@every_pair(harm=HOSTILE, lam=[1e-4, 1.0], loss=["logistic", "squared"], outliers=[False, True])
+@every_value(harm=HOSTILE, lam=[1e-4, 1.0], loss=["logistic", "squared"], outliers=[False, True])
 def test_hostile_weights_are_certified_truly_or_refused(harm, lam, loss, outliers):
     block, labels, counts = data(loss, rows=40)
     counts = HOSTILE[harm](counts)
