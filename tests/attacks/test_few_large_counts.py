@@ -17,7 +17,7 @@ from itertools import product
 import numpy as np
 import pytest
 from scipy.special import gammaln, xlogy
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import GammaRegressor, PoissonRegressor, Ridge
 
 from weft.data.tile import Tile
 from weft.errors import ConfigError, WeftError
@@ -27,7 +27,8 @@ from weft.guards.terms import OPEN, Terms
 from weft.privacy.ledger.earlier_numbers import NumberMemory, judge_once
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.sealed import party
-from weft.solvers.sealed.model_guard import refuse_standing_out, unexplained
+from weft.solvers.sealed.model_guard import refuse_standing_out
+from weft.solvers.sealed.unexplained_slopes import Responses, unexplained
 from weft.solvers.settings import Settings
 
 ROWS = 420
@@ -137,6 +138,11 @@ def test_few_responses_must_not_have_nearly_all(values, refused):
     refuse_standing_out(values, "responses", 1)
 
 
+def slopes(values, cells, weights, least, penalty=0.0, loss="squared", offsets=None):
+    offsets = np.zeros(len(values)) if offsets is None else offsets
+    return unexplained(Responses(values, cells, weights, offsets, loss), least, penalty)
+
+
 def hidden(rows=600, which=7):
     """Responses that a column explains but for noise, and for one that is far off."""
     rng = np.random.default_rng(0)
@@ -152,8 +158,8 @@ def test_what_own_columns_and_weights_leave_must_not_stand_out_either():
     expected = noise - np.polyval(np.polyfit(column[:, 0], noise, 1), column[:, 0])
     # A column twice, and one whose numbers are large: what they leave is the same.
     for cells in (column, np.column_stack([column, column, 1e6 + 1e3 * column])):
-        left, _ = unexplained(responses, cells, alike, 10)
-        np.testing.assert_allclose(left, expected, atol=1e-6)
+        left, _ = slopes(responses, cells, alike, 10)
+        np.testing.assert_allclose(left, -expected, atol=1e-6)
         with pytest.raises(ConfigError, match="refuses a sealed model of responses"):
             refuse_standing_out(left, "responses", 10)
     # Sixty more are as far off, but hardly count.
@@ -161,15 +167,15 @@ def test_what_own_columns_and_weights_leave_must_not_stand_out_either():
     weights[300:360], many[300:360] = 1e-3, 60.0
     root = np.sqrt(weights)
     line = np.polyval(np.polyfit(column[:, 0], many, 1, w=root), column[:, 0])
-    left, _ = unexplained(many, column, weights, 10)
-    np.testing.assert_allclose(left, (many - line) * root, atol=1e-9)
+    left, _ = slopes(many, column, weights, 10)
+    np.testing.assert_allclose(left, (line - many) * weights, atol=1e-9)
     with pytest.raises(ConfigError, match="refuses a sealed model of responses"):
         refuse_standing_out(left, "responses", 10)
     with pytest.raises(ConfigError, match="refuses a sealed model of responses"):
         refuse_standing_out(many, "responses", 10, weights)
-    refuse_standing_out(unexplained(many, column, alike, 10)[0], "responses", 10)
+    refuse_standing_out(slopes(many, column, alike, 10)[0], "responses", 10)
     # Of responses that columns explain wholly nothing is left, and no rounding of them.
-    assert not unexplained(3.0 + 50.0 * column[:, 0], column, alike, 10)[0].any()
+    assert not slopes(3.0 + 50.0 * column[:, 0], column, alike, 10)[0].any()
 
 
 @pytest.mark.parametrize("far_off", [(7,), (7, 100), (7, 100, 200, 300, 400)])
@@ -182,12 +188,12 @@ def test_own_columns_must_not_take_a_part_of_what_stands_out(far_off, differs):
     small = 0.01 * rng.normal(size=rows) + apart / 500
     cells = np.column_stack([column, small if differs else rng.normal(size=(rows, 90))])
     one = np.ones(rows)
-    left, without = unexplained(50.0 * column[:, 0] + noise + apart, cells, one, 10)
+    left, without = slopes(50.0 * column[:, 0] + noise + apart, cells, one, 10)
     refuse_standing_out(left, "responses", 10)
     with pytest.raises(ConfigError, match="refuses a sealed model of responses"):
         refuse_standing_out(left, "responses", 10, without=without)
     kept = apart == 0
-    again, usual = unexplained(50.0 * column[kept, 0] + noise[kept], cells[kept], one[kept], 10)
+    again, usual = slopes(50.0 * column[kept, 0] + noise[kept], cells[kept], one[kept], 10)
     assert left @ left - again @ again == pytest.approx(without[len(far_off) - 1])
     refuse_standing_out(again, "responses", 10, without=usual)
 
@@ -202,19 +208,73 @@ def test_own_columns_that_a_penalised_model_hardly_uses_hide_nothing(lam):
     flag[which] += 1.0
     own = np.column_stack([level, flag])
     responses, one, penalty = noise + 10 * level, np.ones(rows), lam * rows
-    left, without = unexplained(responses, own, one, 10)
+    left, without = slopes(responses, own, one, 10)
     refuse_standing_out(left, "responses", 10, without=without)
     judge = Ridge(alpha=penalty).fit(own, responses)
-    left, without = unexplained(responses, own, one, 10, penalty)
-    np.testing.assert_allclose(left, responses - judge.predict(own), atol=1e-9)
+    left, without = slopes(responses, own, one, 10, penalty)
+    np.testing.assert_allclose(left, judge.predict(own) - responses, atol=1e-9)
     model = Ridge(alpha=penalty).fit(np.column_stack([own, others]), responses).coef_[2:]
     row = (others - others.mean(axis=0))[which]
     assert model @ row > 0.95 * np.linalg.norm(model) * np.linalg.norm(row)
     with pytest.raises(ConfigError, match="refuses a sealed model of responses"):
         refuse_standing_out(left, "responses", 10, without=without)
     kept = np.arange(rows) != which
-    again, usual = unexplained(responses[kept], own[kept], one[kept], 10, penalty)
+    again, usual = slopes(responses[kept], own[kept], one[kept], 10, penalty)
     refuse_standing_out(again, "responses", 10, without=usual)
+
+
+@pytest.mark.parametrize("loss", ["poisson", "gamma"])
+@pytest.mark.parametrize("explained", ["by an offset", "by a column"])
+def test_counts_and_amounts_are_judged_by_what_is_left_of_them(loss, explained):
+    """The model of another's columns was that sample's row, to 0.97 and 0.99."""
+    rng, rows, lam = np.random.default_rng(0), 600, 1e-2
+    scores = rng.normal(0.0, 1.2, rows)
+    means = 5 * np.exp(scores)
+    usual = rng.poisson(means) + 0.0 if loss == "poisson" else means * rng.gamma(5, 0.2, rows)
+    responses, which = usual.copy(), int(np.argsort(scores)[60])
+    responses[which] += np.sqrt(60 * means.sum()) if loss == "poisson" else 150 * means[which]
+    own = scores[:, None] if explained == "by a column" else np.zeros((rows, 0))
+    offsets = np.zeros(rows) if own.size else scores
+    one = np.ones(rows)
+    refuse_standing_out(responses, "responses", 10)
+    found = slopes(responses, own, one, 10, lam * rows, loss, offsets)
+    with pytest.raises(ConfigError, match="refuses a sealed model of responses"):
+        refuse_standing_out(found[0], "responses", 10, without=found[1])
+    found = slopes(usual, own, one, 10, lam * rows, loss, offsets)
+    refuse_standing_out(found[0], "responses", 10, without=found[1])
+    # The judge: scikit-learn's, of responses by their offsets.
+    kind = PoissonRegressor if loss == "poisson" else GammaRegressor
+    times = np.exp(offsets) if loss == "poisson" else one
+    fit = kind(alpha=lam * rows / times.sum(), tol=1e-10, max_iter=10_000)
+    block = own if own.size else np.zeros((rows, 1))
+    mean = fit.fit(block, usual / np.exp(offsets), times).predict(block) * np.exp(offsets)
+    expected = mean - usual if loss == "poisson" else 1 - usual / mean
+    np.testing.assert_allclose(found[0], expected, atol=1e-4 * np.abs(expected).max())
+
+
+def test_slopes_go_by_weights():
+    """One of sixty, with a response three deviations off: its row to 0.96, and nobody refused."""
+    rng, rows, which = np.random.default_rng(0), 600, 3
+    own, weights, responses = rng.normal(size=(rows, 2)), np.ones(rows), rng.normal(size=rows)
+    weights[which], responses[which] = 60.0, 3.0
+    refuse_standing_out(responses, "responses", 10)
+    found = slopes(own[:, 0] + responses, own, weights, 10)
+    with pytest.raises(ConfigError, match="refuses a sealed model of responses"):
+        refuse_standing_out(found[0], "responses", 10, without=found[1])
+    for spread in (1.0, 2.0):
+        usual = rng.lognormal(0.0, spread, rows)
+        found = slopes(own[:, 0] + rng.normal(size=rows), own, usual, 10)
+        refuse_standing_out(found[0], "responses", 10, without=found[1])
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(60, 64), (60, 40), (200, 180)])
+def test_columns_that_take_up_nearly_all_samples_are_no_reason_to_refuse(rows, columns):
+    rng = np.random.default_rng(0)
+    for penalty in (0.0, 1e-3 * rows):
+        found = slopes(
+            rng.normal(size=rows), rng.normal(size=(rows, columns)), np.ones(rows), 10, penalty
+        )
+        refuse_standing_out(found[0], "responses", 10, without=found[1])
 
 
 @pytest.mark.parametrize(

@@ -245,7 +245,24 @@ def ages_some_with_months(rng):
 
 
 def codes_of_no_common_step(rng):
-    return np.r_[rng.uniform(2.0, 4.0, 14), np.full(60, 2.5), np.ones(200), np.zeros(326)][:, None]
+    few = rng.uniform(2.0, 4.0, 14)
+    return np.r_[few, np.full(150, np.sqrt(2.0)), np.ones(200), np.zeros(236)][:, None]
+
+
+def codes_of_a_small_common_step(rng):
+    few = rng.uniform(2.0, 4.0, 14)
+    return np.r_[few, np.full(60, 2.5), np.ones(200), np.zeros(326)][:, None]
+
+
+def ages_that_were_scaled_and_rounded(rng):
+    """As cells travel: multiples of the unit are off by what was rounded."""
+    return np.round(ages_some_with_months(rng) * 2.0**18) / 2.0**18
+
+
+def counts(rng):
+    """Few rows have five or more: all are whole numbers, of which a sum tells one."""
+    drawn = rng.poisson(1.0, 600)
+    return (drawn[:, None] - drawn.mean()) / drawn.std()
 
 
 def ages_of_half_years(rng):
@@ -274,6 +291,9 @@ def levels(rng):
         (behind_levels, True),
         (ages_some_with_months, True),
         (codes_of_no_common_step, True),
+        (codes_of_a_small_common_step, True),
+        (ages_that_were_scaled_and_rounded, True),
+        (counts, False),
         (ages_of_half_years, False),
         (prices, False),
         (levels, False),

@@ -73,7 +73,7 @@ def train(largest, terms=GUARDED, ledger=None):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OpeningPads, "take_off", taking)
         # Else such responses and offsets are refused before there is a model.
-        patch.setattr(party_slopes, "refuse_standing_out", lambda *_: None)
+        patch.setattr(party_slopes, "refuse_standing_out", lambda *_, **__: None)
         tiles = tiles_of(block, labels, offsets, BY_COLUMNS)
         trained = Federation(tiles, how, terms=terms, ledger=ledger).train(asked)
     scores = block @ trained.model.coef[0] + trained.model.intercept[0] + offsets

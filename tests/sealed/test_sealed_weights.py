@@ -206,6 +206,12 @@ def test_weights_that_make_a_model_of_few_samples_are_refused():
         with pytest.raises(ConfigError, match="so few samples have nearly all"):
             refuse_uneven(told, counts, 10, wide=wide)
     refuse_uneven(told, np.where(rows < 30, 9.0, 1.0), 10, wide=True)
+    # As many as 26 of one weight, by the rule above; but one has 0.97 of all squares.
+    many = np.arange(600)
+    told = Told(((many, 5),), np.zeros(600, np.int64))
+    with pytest.raises(ConfigError, match="so few samples have nearly all"):
+        refuse_uneven(told, np.where(many == 3, 145.0, 1.0), 10, wide=False)
+    refuse_uneven(told, np.random.default_rng(0).lognormal(0.0, 1.0, 600), 10, wide=False)
 
 
 def test_one_who_alone_has_labels_tells_no_sizes_of_classes():

@@ -38,6 +38,9 @@ _ROUNDS = 3
 _STARTS = 1 << 7
 #: Numbers that are in memory at once.
 _AT_ONCE = 1 << 22
+#: Products of numbers after which a search ends, and columns count as telling: some 15 seconds,
+#: which tables take that have many rows far from the others.
+_MOST = 1 << 35
 
 
 def tells_labels(cells: Floats, bits: float, digits: float) -> bool:
@@ -63,12 +66,14 @@ def tells_labels(cells: Floats, bits: float, digits: float) -> bool:
     # k rows have k·digits/2 told of them by combinations of at most `bits` each.
     least = (1.0 - _SAME) * digits / (2 * bits)
     first = _unlike(basis, order[leverages[order] > least])[:_STARTS]
-    step = max(1, _AT_ONCE // basis.size)
+    step, spent = max(1, _AT_ONCE // basis.size), 0
     for count in _counts(9 * len(basis) // 10):
         if average[count - 1] <= least:
             break
         for begin in range(0, len(first), step):
-            if _found(basis, first[begin : begin + step], count, bits, digits):
+            some = first[begin : begin + step]
+            spent += len(some) * basis.size * basis.shape[1]
+            if spent > _MOST or _found(basis, some, count, bits, digits):
                 return True
     return False
 

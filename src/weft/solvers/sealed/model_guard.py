@@ -34,8 +34,6 @@ _UNEVEN = (
     "refuses weights of which so few samples have nearly all that a sealed model would tell their "
     "rows; make weights more even, bring more samples, or agree on allow_exposure = true"
 )
-#: Which part of squares rounding may make of responses that columns explain.
-_DIGITS = 1e-18
 _STANDS_OUT = (
     "refuses a sealed model of {} that are alike but for those of fewer samples than min_batch, "
     "nearly, whose rows it would tell; cut the largest, or leave such samples out"
@@ -98,7 +96,9 @@ def refuse_uneven(told: Told, weights: Floats, least: int, *, wide: bool) -> Non
     """Refuse weights that make a model of few samples out of one of many.
 
     (Σω)²/Σω² is how many samples of equal weight would come to the same. Rules that count rows hold
-    for that number: ``least`` of them, and as many as `refuse_wide` asks for unless ``wide``.
+    for that number: ``least`` of them, and as many as `refuse_wide` asks for unless ``wide``. A
+    single one may still have nearly all: slopes go by weights, and their squares by ω². These are
+    shared out as `refuse_standing_out` wants squares to be.
 
     Parameters
     ----------
@@ -109,67 +109,9 @@ def refuse_uneven(told: Told, weights: Floats, least: int, *, wide: bool) -> Non
     for rows, numbers in [everything, *told.groups]:
         mine = weights[rows]
         alike = float(mine.sum()) ** 2 / max(float((mine**2).sum()), 1e-300)
-        asked = 0 if wide else ROWS_PER_NUMBER * numbers
-        if alike < max(min(least, len(rows)), asked) * (1 - 1e-9):
+        asked, fewest = 0 if wide else ROWS_PER_NUMBER * numbers, min(least, len(rows))
+        if alike < max(fewest, asked) * (1 - 1e-9) or _few_have_all(mine**2, fewest):
             raise ConfigError(_UNEVEN)
-
-
-def unexplained(
-    values: Floats, cells: Floats, weights: Floats, least: int, penalty: float = 0.0
-) -> tuple[Floats, Floats]:
-    """What a party's own columns and a constant leave of responses, times the root of weights.
-
-    What they explain makes no slope, however large it is. Less than digits of cells hold is zero.
-
-    Also by how much the sum of these squares falls without one sample, two, and more below
-    ``least``: a column that differs in these, or many that say nothing, take a part of what stands
-    out, as no model need do.
-
-    Parameters
-    ----------
-    penalty
-        λN of the model, but for the constant: what least squares explain by a large weight it
-        leaves.
-    """
-    root = np.sqrt(weights)
-    x = np.column_stack([np.ones(len(values)), cells]) * root[:, None]
-    norms = np.linalg.norm(x, axis=0)
-    # A column without any cells, or with none that digits hold, explains nothing.
-    norms[norms < 1e-100] = 1.0
-    x /= norms
-    held = penalty * np.append(0.0, norms[1:] ** -2.0)
-    target = (values - np.median(values)) * root
-    gram = x.T @ x + np.diag(held)
-    fit = np.zeros(len(held))
-    for _ in range(2):
-        # The second takes off what squares of numbers have rounded away.
-        slope = x.T @ (target - x @ fit) - held * fit
-        fit = fit + np.linalg.lstsq(gram, slope, rcond=1e-12)[0]
-    left = target - x @ fit
-    if float(left @ left) <= _DIGITS * float(target @ target):
-        return np.zeros_like(left), np.zeros(0)
-    explaining = x @ np.linalg.pinv(gram, rcond=1e-12, hermitian=True)
-    return left, _falls(left, x, explaining, min(least - 1, len(left)))
-
-
-def _falls(left: Floats, x: Floats, explaining: Floats, most: int) -> Floats:
-    """By how much the squares of what is left fall without samples, in turn by the residual that
-    each would have in the fit of all others."""
-    total, left, free = float(left @ left), left.copy(), 1.0 - (explaining * x).sum(axis=1)
-    falls, taken = np.zeros(most), np.zeros((most, len(left)))
-    there = np.ones(len(left), bool)
-    for number in range(most):
-        each = np.where(there, left**2 / np.maximum(free, 1e-9), -1.0)
-        which = int(each.argmax())
-        there[which] = False
-        # What a sample has of the others' fit, without those that were taken before.
-        change = explaining @ x[which] + taken[:number].T @ taken[:number, which]
-        change /= np.sqrt(max(float(free[which]), 1e-9))
-        left += change * left[which] / np.sqrt(max(float(free[which]), 1e-9))
-        free -= change**2
-        taken[number] = change
-        falls[number] = total - float(left[there] @ left[there])
-    return falls
 
 
 def refuse_standing_out(
@@ -198,11 +140,14 @@ def refuse_standing_out(
     if not len(values):
         return
     times = 1.0 if weights is None else weights
-    squares = np.sort(times * (values - np.median(values)) ** 2)[::-1]
+    if _few_have_all(times * (values - np.median(values)) ** 2, least, without):
+        raise ConfigError(_STANDS_OUT.format(what))
+
+
+def _few_have_all(squares: Floats, least: int, without: Floats | None = None) -> bool:
     total, count = float(squares.sum()), np.arange(1, min(least, len(squares) + 1))
     most = (1.0 - 0.2 / (count + 1)) * total
-    few = (np.cumsum(squares)[: len(count)] > most).any()
+    few = (np.cumsum(np.sort(squares)[::-1])[: len(count)] > most).any()
     if without is not None and len(without):
         few = few or (without[: len(count)] > most).any()
-    if total > 0 and few:
-        raise ConfigError(_STANDS_OUT.format(what))
+    return bool(total > 0 and few)

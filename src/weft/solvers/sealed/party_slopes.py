@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import product
 
@@ -24,7 +25,7 @@ from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSSES, AnySeries
 from weft.solvers.sealed.fold_rows import FoldRows, with_fold
 from weft.solvers.sealed.gamma_responses import GAMMA
 from weft.solvers.sealed.masked_sine_kernels import add_cosines, add_waves, blocks_of
-from weft.solvers.sealed.model_guard import refuse_standing_out, unexplained
+from weft.solvers.sealed.model_guard import refuse_standing_out
 from weft.solvers.sealed.phase_order import PhaseOrder
 from weft.solvers.sealed.ring_products import encoded
 from weft.solvers.sealed.share_arithmetic import DealtShares, noise
@@ -37,6 +38,7 @@ from weft.solvers.sealed.sine_series import (
     alarm_multiples,
 )
 from weft.solvers.sealed.table_positions import WholeTable
+from weft.solvers.sealed.unexplained_slopes import Responses, unexplained
 from weft.solvers.sealed.wide_ring import numbers_of
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
@@ -98,26 +100,34 @@ class SlopeShares(PhaseOrder):
         context.judge_responses(self._counted, lambda: self._judge_responses(cells))
 
     def _judge_responses(self, cells: Floats) -> None:
-        """By squares, and of a squared loss by what its own columns and offsets leave, weighed."""
+        """By squares, and by what its own columns and offsets leave, weighed."""
         context, least = self._context, self._context.min_batch
-        responses = left = context.labels[self._counted]
-        weights = np.ones(len(responses))
+        responses = context.labels[self._counted]
+        weights, offsets = np.ones(len(responses)), np.zeros(len(responses))
         if context.given is not None and not context.given_by_others:
             weights = context.given.weight[self._counted, 0]
-            left = responses - context.given.offset[self._counted]
+            offsets = context.given.offset[self._counted, 0]
         for column in responses.T:
-            refuse_standing_out(column, "responses", least, None if self._squared else weights)
-        if not self._squared:
-            return
+            refuse_standing_out(column, "responses", least, None if self._squared else weights**2)
         own = cells[self._counted]
         holders = self._view.cell_holders
         if holders is not None and self._view.overlap == "mean":
             # Else others would choose, by which cells they have too, what columns explain.
             own = own * holders[self._view.row_cohort[self._counted]][:, self._view.column_cohort]
         what = "responses less what its own columns explain"
-        for column, lam in product(left.T, (0.0, *self._lambdas)):
-            rest, without = unexplained(column, own, weights, least, lam * self._whole.n_rows)
-            refuse_standing_out(rest, what, least, without=without)
+        for column, penalty in product(responses.T, self._penalties(len(own))):
+            if self._squared:
+                given = Responses(column - offsets, own, weights, 0 * offsets, self._loss)
+            else:
+                given = Responses(column, own, weights, offsets, self._loss)
+            slopes, without = unexplained(given, least, penalty)
+            refuse_standing_out(slopes, what, least, without=without)
+
+    def _penalties(self, rows: int) -> list[float]:
+        """None, and λN; what it is beside one's own rows alone depends on those of others."""
+        whole = self._whole.n_rows
+        counts = rows, math.sqrt(rows * whole), whole
+        return sorted({0.0, *(lam * count for lam in self._lambdas for count in counts)})
 
     @property
     def _largest_label(self) -> float:
