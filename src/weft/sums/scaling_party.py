@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,8 @@ from weft.sums.scaling_and_certificate_messages import (
 
 Moments = Callable[[Floats, NDArray[np.int32]], tuple[Floats, Floats]]
 
+#: Cells that are looked at together.
+_AT_ONCE = 500_000
 #: How many digits there are of which values.
 _DIGITS = {"range": ROUNDS, "absolute": ROUNDS, "deviation": EXPONENT_ROUNDS}
 #: What comes before the end of each rule.
@@ -203,13 +205,17 @@ class ScalingParty:
             columns = self._view.tile_columns[tile]
             kept = self._view.tile_rows[tile] >= 0
             weights = counted_once(self._view, tile, block)
-            x = block if isinstance(block, np.ndarray) else block.toarray()
-            known = ~np.isnan(x) & kept[:, None]
-            weight = known.astype(np.float64) if weights is None else known * weights
-            # What is missing weighs nothing; the mean in its place deviates by nothing either.
-            filled = np.where(known, x, self._mean[columns])
-            for i, values in enumerate(function(filled, columns)):
-                np.add.at(part[:, i], columns, (values * weight).sum(axis=0))
+            sums = np.zeros((2, len(columns)))
+            for band in _bands(block):
+                x: Floats = block[band] if isinstance(block, np.ndarray) else block[band].toarray()
+                known = ~np.isnan(x) & kept[band, None]
+                weight = known.astype(np.float64) if weights is None else known * weights[band]
+                # What is missing weighs nothing; the mean in its place deviates by nothing either.
+                filled = np.where(known, x, self._mean[columns])
+                for i, values in enumerate(function(filled, columns)):
+                    sums[i] = _added(sums[i], values * weight)
+            for i in range(2):
+                np.add.at(part[:, i], columns, sums[i])
         self._part = part / self._view.n_samples
         shared = self._view.n_shared_columns
         pads = message.v_pads
@@ -299,6 +305,23 @@ class ScalingParty:
         self._go_on("rows", "longest row")
         self._cipher.agree(factor.hex().encode())
         self.row_factor = factor
+
+
+def _bands(block: Block) -> Iterator[slice]:
+    """Rows that are looked at together: whole copies of a large block would be most of its memory.
+
+    A single column is added up in pairs, and in one go.
+    """
+    count, width = block.shape
+    rows = max(1, _AT_ONCE // width) if width > 1 else max(1, count)
+    return (slice(start, start + rows) for start in range(0, count, rows))
+
+
+def _added(sums: Floats, rows: Floats) -> Floats:
+    """Sums with more rows added, one after the other: the same bits as all rows in one go."""
+    more = rows if rows.shape[1] == 1 else np.concatenate([sums[None], rows])
+    total: Floats = more.sum(axis=0)
+    return sums + total if rows.shape[1] == 1 else total
 
 
 def _range_of(block: Block, kept: NDArray[np.bool_]) -> tuple[Floats, Floats]:
