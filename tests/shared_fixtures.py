@@ -6,13 +6,16 @@ import ast
 import os
 from collections.abc import Iterator
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 import typer.main
 
+from weft.array_types import Floats
 from weft.data import Table, load
 from weft.network.kits import certificates
+from weft.solvers.sealed import gradient_guard
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -60,6 +63,24 @@ def _keys_checked_once() -> Iterator[None]:
         patch.setattr(
             certificates, "load_pem_private_key", cache(certificates.load_pem_private_key)
         )
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _tables_judged_once() -> Iterator[None]:
+    """A party of a sealed run judges its columns before it begins, once; a site that dies does so
+    anew, and tests train on the same tables again and again. Equal cells are judged alike."""
+    judged: dict[tuple[bytes, tuple[int, ...], float, float], bool] = {}
+    judge = gradient_guard.tells_labels
+
+    def known(cells: Floats, bits: float, digits: float) -> bool:
+        table = (sha256(cells.tobytes()).digest(), cells.shape, bits, digits)
+        if table not in judged:
+            judged[table] = judge(cells, bits, digits)
+        return judged[table]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gradient_guard, "tells_labels", known)
         yield
 
 
