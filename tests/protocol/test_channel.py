@@ -87,7 +87,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     made = Clock()
-    for name in ("perf_counter", "thread_time"):
+    for name in ("perf_counter", "process_time"):
         monkeypatch.setattr(f"weft.protocol.channel.{name}", made)
     return made
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from time import monotonic, perf_counter, sleep, thread_time
+from time import monotonic, perf_counter, process_time, sleep, thread_time
 from typing import Any, Generic, Literal
 
 from weft.errors import PartyAway, ProtocolError, WeftError
@@ -244,6 +244,8 @@ class LocalChannel(Channel):
         self.transcript, self._sink = sink_of(record)
         self._skipped = 0.0
         self._pool = ThreadPoolExecutor(threads, "weft-party") if threads > 1 else None
+        # Of a party's own threads too, as those that multiply ids, unless others compute meanwhile.
+        self._clock = process_time if self._pool is None else thread_time
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -306,7 +308,7 @@ class LocalChannel(Channel):
         handler = self._handlers.get(party)
         if handler is None:
             return None, 0.0, Failure("unknown", "no such party")
-        start, worked = perf_counter(), thread_time()
+        start, worked = perf_counter(), self._clock()
         reply: Message | None = None
         failure: Failure | None = None
         try:
@@ -315,7 +317,7 @@ class LocalChannel(Channel):
             failure = Failure("refused", str(error))
         except Exception as error:
             failure = Failure("failed", f"{type(error).__name__}: {error}")
-        seconds = thread_time() - worked
+        seconds = self._clock() - worked
         if failure is None and type(reply) is not phase.reply:
             reply, failure = None, _NO_MESSAGE
         if failure is None and self._timeout is not None and perf_counter() - start > self._timeout:
