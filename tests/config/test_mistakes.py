@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from weft.config.read_config import read_config
+from weft.config.schema import PartySection
 from weft.errors import ConfigError
 from weft_neural.config import read_neural_config
 
@@ -133,3 +135,11 @@ def test_values_that_fit_only_together_may_come_from_two_sections(tmp_path):
     config = read_config(tmp_path / "config.toml")
     assert config.compare == {"hyfdca": {"gamma": 0.5}}
     assert config.settings.local == "practical"
+
+
+def test_a_party_that_says_its_name_says_nothing_else():
+    """Over a network nothing more may be said: a default that is not None would be refused."""
+    party = PartySection(name="north")
+    assert {key for key, value in msgspec.structs.asdict(party).items() if value is not None} == {
+        "name"
+    }

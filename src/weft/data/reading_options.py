@@ -49,7 +49,8 @@ class ReadingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     interactions
         Pairs of columns whose products are columns too.
     storage
-        What dense cells are kept as: "float32" takes half the memory and keeps 24 bits of each.
+        What dense cells are kept as; nothing said: float64. "float32" takes half the memory and
+        keeps 24 bits of each.
     """
 
     separator: Annotated[str, Meta(min_length=1, max_length=1, examples=[";"])] | None = None
@@ -68,7 +69,7 @@ class ReadingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     duplicates: Literal["first", "last"] | None = None
     columns: dict[str, ColumnRule] | None = None
     interactions: list[tuple[str, str]] | None = None
-    storage: Literal["float64", "float32"] = "float64"
+    storage: Literal["float64", "float32"] | None = None
 
     def __post_init__(self) -> None:
         if self.thousands is not None and self.thousands not in THOUSANDS:
