@@ -184,6 +184,45 @@ def test_a_killed_party_multiplies_no_id_a_second_time(monkeypatch):
     assert worked - before == before
 
 
+def test_memories_have_no_point_of_an_id_in_the_clear(monkeypatch):
+    """Blinds are in the same memory, and without them points are the same in every run."""
+    for name, size in (("PART", 12), ("LONG", 1)):
+        monkeypatch.setattr(f"weft.matching.oprf_party.{name}", size)
+    points = set()
+
+    def noted(made):
+        points.update(made[at : at + 32] for at in range(0, len(made), 32))
+        return made
+
+    blinded, bare, evaluate = oprf_party.blind, oprf_party.unblind, OprfKey.evaluate
+    monkeypatch.setattr(oprf_party, "blind", lambda *given: (b"", noted(blinded(*given)[1])))
+    monkeypatch.setattr(oprf_party, "unblind", lambda *given: noted(bare(*given)))
+    monkeypatch.setattr(OprfKey, "evaluate", lambda key, ids: noted(evaluate(key, ids)))
+    troupe = Troupe()
+    troupe.train(pair(Preprocessing(matching="oprf")), settings_for("hyfdca", "pad", iterations=1))
+    kept = {name: b"".join(memory.values()) for name, memory in troupe.memories.items()}
+    # They are there, and long enough that they could be in the clear.
+    names = {key.split(" 1 ")[0] for memory in troupe.memories.values() for key in memory}
+    assert {"blinded ids", "answers of its key", "ids without blinds"} <= names
+    assert len(points) > 100
+    assert not [point for point in points for memory in kept.values() if point in memory]
+
+
+def test_what_another_key_sealed_in_a_memory_is_not_believed(monkeypatch):
+    """Else whoever writes on the disk of a site decides which proofs it has found right."""
+    monkeypatch.setattr("weft.matching.oprf_party.LONG", 1)
+    troupe = Troupe()
+    troupe.train(pair(Preprocessing(matching="oprf")), settings_for("hyfdca", "pad", iterations=1))
+    name = next(iter(troupe.parties))
+    memory = dict(troupe.memories[name])
+    changed = {key: b"right" if key.startswith("proofs") else kept for key, kept in memory.items()}
+    assert changed != memory
+    last = max(n for n, (phase, _) in enumerate(troupe.messages[name]) if phase == "match.ask")
+    troupe.messages[name] = troupe.messages[name][: last + 1]
+    with pytest.raises(Forgotten, match=f"party {name} cannot read 'proofs checked' in its memory"):
+        replay(troupe, name, changed)
+
+
 def test_noise_in_sums_is_drawn_once_and_remembered(monkeypatch):
     """Seeds are counted here: a party that drew anew after its death would have others."""
     random, made = RandomnessLog.random, count()

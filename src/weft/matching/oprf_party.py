@@ -25,7 +25,7 @@ import msgspec
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.crypto.primitives.oprf import OprfKey, blind, finalize, matching_key, unblind, verify
 from weft.crypto.primitives.ristretto import GroupError, count_of, scalars_of
-from weft.crypto.replay_log import RandomnessLog
+from weft.crypto.replay_log import Forgotten, RandomnessLog
 from weft.crypto.run_participants import Keys
 from weft.crypto.sealed_letters import LetterError, read_letter, write_letter
 from weft.errors import ProtocolError
@@ -162,8 +162,22 @@ class Oblivious:
         return msgspec.msgpack.encode(where)
 
     def _once(self, name: str, count: int, work: Callable[[], bytes]) -> bytes:
-        """What takes long for so many ids: where a killed party comes back, it is remembered."""
-        return self._draws.take(name, work) if self._draws.lasting and count >= LONG else work()
+        """What takes long for so many ids: where a killed party comes back, it is remembered.
+
+        Under its own key: the seed of the blinds is in the same memory, and ids without blinds are
+        the same in every run.
+        """
+        if not self._draws.lasting or count < LONG:
+            return work()
+        own, place = self._keys.identity, self._place(name, 0, 0, self._keys.name, self._keys.name)
+        kept = self._draws.take(name, lambda: write_letter(own, own.public, place, work()))
+        try:
+            return read_letter(own, own.public, place, kept).reveal()
+        except LetterError:
+            raise Forgotten(
+                f"party {self._keys.name} cannot read '{name}' in its memory of this run, which "
+                "another key sealed or somebody changed; start a new run"
+            ) from None
 
     # ── asking ────────────────────────────────────────────────────────────────────────────
 
