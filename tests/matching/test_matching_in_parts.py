@@ -6,8 +6,11 @@ from collections import Counter
 
 import pytest
 from matched_tiles import cut, filled, matched, only
+from msgspec.structs import replace
 
-from weft.errors import WeftError
+from weft.errors import ProtocolError, WeftError
+from weft.matching.oprf_party import Oblivious
+from weft.matching.party import MatchingParty
 
 SIZE = 25
 #: So many letters each of them writes to each key holder.
@@ -16,7 +19,7 @@ PARTS = {"north": 3, "east": 3, "south": 3, "west": 2}
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    monkeypatch.setattr("weft.matching.oprf_party.PART", SIZE)
+    monkeypatch.setattr("weft.matching.party_announcement.PART", SIZE)
 
 
 def in_part(part, direction, phase, party, change):
@@ -97,10 +100,73 @@ def test_letters_fit_only_their_part(patchwork):
 
 def test_parts_together_are_no_more_ids_than_a_party_may_have(patchwork, monkeypatch):
     """West has 12 rows, and may ask for 24 forms here: the first 20 are none too many."""
-    for name, size in (("FORMS", 1), ("PART", 20)):
-        monkeypatch.setattr(f"weft.matching.oprf_party.{name}", size)
+    monkeypatch.setattr("weft.matching.oprf_party.most_ids", lambda rows: 2 * rows)
+    monkeypatch.setattr("weft.matching.party_announcement.PART", 20)
     with pytest.raises(WeftError, match="north refuses a request of 'west' for more ids than"):
         matched(patchwork())
+
+
+@pytest.mark.parametrize("parts", [-5, 0, 3, 10**9])
+def test_a_party_has_no_more_parts_than_its_rows_can_be(patchwork, parts):
+    """West has 12 rows: 36 forms at most, in two parts. Else it could let all others wait."""
+
+    def lie(message):
+        return {**message, "parts": parts}
+
+    with pytest.raises(WeftError, match=r"^party west has ids in more parts than its rows can be"):
+        matched(patchwork(), change=only("up", "match.ask", "west", lie))
+
+
+def test_announcements_that_nobody_can_read_stop_matching(patchwork):
+    change = only("up", "match.hello", "west", lambda message: {**message, "card": b"\x93"})
+    with pytest.raises(WeftError, match="refuses an announcement that it cannot read"):
+        matched(patchwork(), holders=("west", "north"), change=change)
+    with pytest.raises(WeftError, match="party west announced what cannot be read"):
+        matched(patchwork(), change=change)
+
+
+@pytest.mark.parametrize("points", [(10, None), (None, 0), (SIZE + 1, None)])
+def test_a_key_holder_answers_full_parts_only_but_for_the_last(patchwork, monkeypatch, points):
+    """Else a party with few rows could ask without end."""
+    begun = Oblivious._begun_part
+
+    def lie(asking, part):
+        blinds, sent = begun(asking, part)
+        if asking._keys.name != "south" or points[part] is None:
+            return blinds, sent
+        return blinds, (2 * sent)[: 32 * points[part]]
+
+    monkeypatch.setattr(Oblivious, "_begun_part", lie)
+    monkeypatch.setattr(Oblivious, "_finished_part", lambda asking, box: [])
+    refused = "party north refuses a request of 'south' in parts that are not full or too long"
+    with pytest.raises(WeftError, match=refused):
+        matched(patchwork())
+
+
+def test_a_refused_question_changes_nothing(patchwork, monkeypatch):
+    tiles, ask = patchwork(), MatchingParty._ask
+    refused = Counter()
+
+    def flipped(content):
+        return content[:-1] + bytes([content[-1] ^ 1])
+
+    def first_spoilt(party, message):
+        spoilt = [replace(message, holder=flipped(message.holder))]
+        if message.box is not None:
+            spoilt.append(replace(message, box=flipped(message.box)))
+        for question in spoilt:
+            with pytest.raises(ProtocolError, match=r" refuses the (public keys|answer) of "):
+                ask(party, question)
+            refused[message.part] += 1
+        return ask(party, message)
+
+    _, _, calm = matched(tiles)
+    monkeypatch.setattr(MatchingParty, "_ask", first_spoilt)
+    _, _, parties = matched(tiles)
+    # Only the first question of all brings no answer.
+    assert refused == {0: 12, 1: 16, 2: 12}
+    for name, party in parties.items():
+        assert party.view.cohort.tolist() == calm[name].view.cohort.tolist()
 
 
 def test_a_party_asks_the_same_holders_about_every_part(patchwork):

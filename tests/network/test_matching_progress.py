@@ -30,7 +30,7 @@ TASK = LinearTask(
 
 
 def test_status_and_log_tell_how_far_matching_is(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("weft.matching.oprf_party.PART", 16)
+    monkeypatch.setattr("weft.matching.party_announcement.PART", 16)
     tiles = SPLITS["columns"](load("breast_cancer").rows(np.arange(40)), 2).parties
     sites = MemberSites(tmp_path, ephemeral_keys(PARTIES), tiles)
     progress, seen = Progress("p-1"), []

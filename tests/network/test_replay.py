@@ -152,8 +152,8 @@ def test_what_is_excepted_from_being_the_same_does_differ():
 
 def test_a_killed_party_multiplies_no_id_a_second_time(monkeypatch):
     """Parts of ids that were through a key when it was killed are read from its memory."""
-    for name, size in (("PART", 12), ("LONG", 1)):
-        monkeypatch.setattr(f"weft.matching.oprf_party.{name}", size)
+    monkeypatch.setattr("weft.matching.party_announcement.PART", 12)
+    monkeypatch.setattr("weft.matching.oprf_party.LONG", 1)
     worked = Counter()
     for name in ("blind", "unblind", "verify"):
         work = getattr(oprf_party, name)
@@ -186,8 +186,8 @@ def test_a_killed_party_multiplies_no_id_a_second_time(monkeypatch):
 
 def test_memories_have_no_point_of_an_id_in_the_clear(monkeypatch):
     """Blinds are in the same memory, and without them points are the same in every run."""
-    for name, size in (("PART", 12), ("LONG", 1)):
-        monkeypatch.setattr(f"weft.matching.oprf_party.{name}", size)
+    monkeypatch.setattr("weft.matching.party_announcement.PART", 12)
+    monkeypatch.setattr("weft.matching.oprf_party.LONG", 1)
     points = set()
 
     def noted(made):

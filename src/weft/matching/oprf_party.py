@@ -29,15 +29,17 @@ from weft.crypto.replay_log import Forgotten, RandomnessLog
 from weft.crypto.run_participants import Keys
 from weft.crypto.sealed_letters import LetterError, read_letter, write_letter
 from weft.errors import ProtocolError
-from weft.matching.id_normalization import MOST_BARE
 from weft.matching.messages import AskReply, AskRequest, EvaluateReply, EvaluateRequest
-from weft.prepared_types import prepared
+from weft.matching.party_announcement import (
+    Announcement,
+    may_follow,
+    most_ids,
+    parts_of,
+    range_of,
+    read_announcement,
+)
 from weft.protocol.shared_fields import Boxes
 
-#: A party may ask for every row and for its loose form, and for some without what all begin with.
-FORMS = 2
-#: Ids in a letter: some seconds of work, and a message of two megabytes.
-PART = 1 << 16
 #: Ids from which on it is quicker to read what came of them than to work it out again.
 LONG = 1 << 12
 #: Random bytes that all blinds of a part follow from.
@@ -55,30 +57,6 @@ class Known(Protocol):
 
     @property
     def row_limit(self) -> int: ...
-
-
-class Announcement(msgspec.Struct, frozen=True, array_like=True):
-    """What a party tells all others of itself.
-
-    Attributes
-    ----------
-    public, key
-        Its public identity, and the public key of its matching key.
-    rows
-        How many rows it has, in all its tiles.
-    tag
-        Shows that the run secret was known to whoever wrote this.
-    """
-
-    name: str
-    public: bytes
-    key: bytes
-    rows: int
-    tag: bytes
-
-    @property
-    def identity(self) -> PublicIdentity:
-        return PublicIdentity.from_bytes(self.public)
 
 
 class Oblivious:
@@ -135,9 +113,8 @@ class Oblivious:
 
     def _meet(self, content: bytes) -> Announcement:
         """Read what another party, or this one, announced."""
-        try:
-            found = msgspec.msgpack.decode(content, type=prepared(Announcement))
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        found = read_announcement(content)
+        if found is None:
             self._refuse("an announcement that it cannot read")
         if not compare_digest(self._tag(found), found.tag):
             self._refuse(f"the public keys of '{found.name}': nobody with the run secret sent them")
@@ -182,40 +159,46 @@ class Oblivious:
     # ── asking ────────────────────────────────────────────────────────────────────────────
 
     def ask(self, message: AskRequest, inputs: Callable[[], Sequence[bytes]]) -> AskReply:
-        """A letter to the next key holder; ``inputs`` are asked for once."""
+        """A letter to the next key holder; ``inputs`` are asked for once.
+
+        Nothing changes here before all that can be refused has been looked at.
+        """
         if self._part < 0:
             self._inputs = inputs()
         hop, part = message.hop, message.part
-        if hop and part == self._part and hop == self._hop + 1:
-            self._sent = self._take_answer(message.box)
-        elif not hop and part == self._part + 1 and part < self._parts:
-            if part:
-                self._finish_part(message.box)
-            self._begin_part(part)
-        else:
+        goes_on = hop > 0 and part == self._part and hop == self._hop + 1
+        if not goes_on and (hop or part != self._part + 1 or part >= self._parts):
             self._refuse(f"to be asked for step {hop} of part {part} out of turn")
         holder = self._meet(message.holder)
         self._check_holder(hop, part, holder)
-        self._hop = hop
+        if goes_on:
+            self._sent = self._take_answer(message.box)
+        else:
+            found = self._finished_part(message.box) if part else []
+            self._blinds, self._sent = self._begun_part(part)
+            self._outputs += found
+        self._part, self._hop = part, hop
+        if not part:
+            self._holders.append(holder)
         place = self._place("ask", hop, part, self._keys.name, holder.name)
         letter = write_letter(self._keys.identity, holder.identity, place, self._sent)
         return AskReply(box=letter, parts=self._parts)
 
     @property
     def _parts(self) -> int:
-        return max(1, -(-len(self._inputs) // PART))
+        return parts_of(len(self._inputs))
 
     def _asked(self) -> Sequence[bytes]:
         """The inputs of the part."""
-        return self._inputs[PART * self._part : PART * (self._part + 1)]
+        return self._inputs[range_of(self._part)]
 
-    def _begin_part(self, part: int) -> None:
-        self._part = part
+    def _begun_part(self, part: int) -> tuple[bytes, bytes]:
+        """Blinds of a part, and its blinded ids."""
         # A seed is remembered in the place of the blinds, which take as much room as the ids.
         seed = self._draws.random("blinds", _SEED)
-        asked = self._asked()
-        self._blinds = scalars_of(seed, len(asked))
-        self._sent = self._once("blinded ids", len(asked), lambda: blind(asked, self._blinds)[1])
+        asked = self._inputs[range_of(part)]
+        blinds = scalars_of(seed, len(asked))
+        return blinds, self._once("blinded ids", len(asked), lambda: blind(asked, blinds)[1])
 
     def _check_holder(self, hop: int, part: int, holder: Announcement) -> None:
         """The holders of the first part are those of all: else ids of two parts never meet."""
@@ -228,7 +211,6 @@ class Oblivious:
         listed = self._listed(holder)
         if self._known is not None and (listed is None or listed.matching_key != holder.key):
             self._refuse(f"the matching key of '{holder.name}', which is not the roster's")
-        self._holders.append(holder)
 
     def _take_answer(self, box: bytes | None) -> bytes:
         """What the last holder made of the elements sent, if its proofs are right."""
@@ -253,20 +235,20 @@ class Oblivious:
             verify(holder.key, self._sent, evaluated, proofs)
         return b"right"
 
-    def _finish_part(self, box: bytes | None) -> None:
+    def _finished_part(self, box: bytes | None) -> list[bytes]:
         if self._hop + 1 < max(len(self._holders), self._needed()):
             self._refuse(f"to match with {self._hop + 1} key holder(s)")
         answer, asked = self._take_answer(box), self._asked()
         bare = self._once("ids without blinds", len(asked), lambda: unblind(answer, self._blinds))
-        self._blinds = self._sent = b""
-        self._outputs += finalize(asked, bare)
+        return finalize(asked, bare)
 
     def finish(self, box: bytes | None) -> list[bytes]:
         """64 secret bytes per input, the same at every party that has it, from the last answer."""
         if self._part >= 0 and self._part + 1 < self._parts:
             self._refuse("to match before it has asked about all of its ids")
-        self._finish_part(box)
-        found, self._outputs, self._inputs = self._outputs, [], ()
+        found = self._outputs + self._finished_part(box)
+        self._blinds = self._sent = b""
+        self._outputs, self._inputs = [], ()
         return found
 
     def _needed(self) -> int:
@@ -295,11 +277,13 @@ class Oblivious:
         place = self._place("ask", hop, part, asker.name, self._keys.name)
         try:
             blinded = read_letter(self._keys.identity, asker.identity, place, box).reveal()
-            count, rows = count_of(blinded), self._most(asker)
-            before.append(count)
-            if sum(before) > FORMS * rows + min(rows, MOST_BARE):
-                # How many, of how many, is nobody's business who reads refusals.
+            count = count_of(blinded)
+            # How many, of how many, is nobody's business who reads refusals.
+            if sum(before) + count > most_ids(self._most(asker)):
                 self._refuse(f"a request of '{asker.name}' for more ids than it may have")
+            if not may_follow(before, count):
+                self._refuse(f"a request of '{asker.name}' in parts that are not full or too long")
+            before.append(count)
             answer = self._once(
                 "answers of its key", count, lambda: self._evaluated(asker, blinded)
             )
@@ -314,5 +298,6 @@ class Oblivious:
         return evaluated + (b"" if own else self._key.prove(blinded, evaluated))
 
     def _most(self, asker: Announcement) -> int:
+        """How many rows it may have."""
         listed = self._listed(asker)
         return asker.rows if listed is None else min(asker.rows, listed.row_limit)

@@ -20,6 +20,7 @@ from weft.matching.messages import (
     TokensReply,
     TokensRequest,
 )
+from weft.matching.party_announcement import most_ids, parts_of, read_announcement
 from weft.protocol import Channel
 from weft.protocol.shared_fields import Boxes
 
@@ -56,7 +57,8 @@ def tokens_through_holders(
                 for p in asking
             }
             letters = channel.ask(ASK, asked).insist("matching")
-            parts |= {p: letters[p].parts for p in asking if part == hop == 0}
+            if part == hop == 0:
+                parts = {p: _believed(p, cards[p], letters[p].parts) for p in asking}
             answers = _evaluated(channel, holder, hop, part, cards, letters)
             boxes |= zip(asking, answers, strict=True)
         part += 1
@@ -85,6 +87,20 @@ def _evaluated(
     if len(answers) != len(letters):
         raise ProtocolError(f"key holder {holder} answered {len(answers)} of {len(letters)}")
     return answers
+
+
+def _believed(party: str, card: bytes, parts: int) -> int:
+    """How many letters a party has for a key holder, if it announced rows for so many."""
+    announced = read_announcement(card)
+    if announced is None:
+        raise ProtocolError(f"party {party} announced what cannot be read; have it use this Weft")
+    if not 1 <= parts <= parts_of(most_ids(announced.rows)):
+        # How many, of how many, is nobody's business who reads refusals.
+        raise ProtocolError(
+            f"party {party} has ids in more parts than its rows can be, or in none; stop this run "
+            "and find out why"
+        )
+    return parts
 
 
 def _how_far(part: int, parts: int) -> str:
