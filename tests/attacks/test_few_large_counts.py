@@ -17,7 +17,8 @@ from itertools import product
 import numpy as np
 import pytest
 from scipy.special import gammaln, xlogy
-from sklearn.linear_model import GammaRegressor, PoissonRegressor, Ridge
+from sklearn.datasets import load_breast_cancer
+from sklearn.linear_model import GammaRegressor, LogisticRegression, PoissonRegressor, Ridge
 
 from weft.data.tile import Tile
 from weft.errors import ConfigError, WeftError
@@ -140,7 +141,8 @@ def test_few_responses_must_not_have_nearly_all(values, refused):
 
 def slopes(values, cells, weights, least, penalty=0.0, loss="squared", offsets=None):
     offsets = np.zeros(len(values)) if offsets is None else offsets
-    return unexplained(Responses(values, cells, weights, offsets, loss), least, penalty)
+    left = next(unexplained(Responses(values, cells, weights, offsets, loss), least, penalty))
+    return left.slopes, left.falls
 
 
 def hidden(rows=600, which=7):
@@ -250,6 +252,64 @@ def test_counts_and_amounts_are_judged_by_what_is_left_of_them(loss, explained):
     mean = fit.fit(block, usual / np.exp(offsets), times).predict(block) * np.exp(offsets)
     expected = mean - usual if loss == "poisson" else 1 - usual / mean
     np.testing.assert_allclose(found[0], expected, atol=1e-4 * np.abs(expected).max())
+
+
+def judged(given, penalty, shared=()):
+    for left in unexplained(given, 10, penalty, shared):
+        falls = None if given.loss == "logistic" else left.falls
+        refuse_standing_out(left.slopes, "responses", 10, without=falls)
+
+
+@pytest.mark.parametrize("wrong", [0, 1, 3])
+def test_labels_that_own_columns_tell_but_for_few_are_refused(wrong):
+    """One of 600 that is on the other side, by a column with a gap: its row to 0.96 to 0.99."""
+    rng, rows, lam = np.random.default_rng(0), 600, 1e-3
+    labels = np.where(rng.random(rows) < 0.5, 1.0, -1.0)
+    own = 3 * (labels * (1 + np.abs(rng.normal(size=rows))))[:, None]
+    labels[:wrong] *= -1
+    given = Responses(labels, own, np.ones(rows), np.zeros(rows), "logistic")
+    left = next(unexplained(given, 10, lam * rows))
+    fit = LogisticRegression(C=1 / (lam * rows), tol=1e-10).fit(own, labels)
+    expected = fit.predict_proba(own)[:, 1] - (labels > 0)
+    np.testing.assert_allclose(left.slopes, expected, atol=1e-5)
+    if not wrong:
+        judged(given, lam * rows)
+        return
+    with pytest.raises(ConfigError, match="refuses a sealed model of responses"):
+        judged(given, lam * rows)
+
+
+def test_usual_labels_are_not_refused():
+    cancer = load_breast_cancer()
+    cells = (cancer.data - cancer.data.mean(axis=0)) / cancer.data.std(axis=0)
+    labels, rows = np.where(cancer.target > 0, 1.0, -1.0), len(cells)
+    for some in (slice(0, 1), slice(0, 10), slice(None)):
+        given = Responses(labels, cells[:, some], np.ones(rows), np.zeros(rows), "logistic")
+        for lam in (1e-5, 1e-2):
+            judged(given, lam * rows, range(len(cells[0, some])))
+
+
+@pytest.mark.parametrize("far_off", [1, 3])
+def test_a_column_that_others_have_too_explains_nothing_that_only_own_samples_have(far_off):
+    """Elsewhere it is usual, and its weight is that of all: rows to 0.97 to 0.99."""
+    rng, rows = np.random.default_rng(0), 300
+    known, column = rng.normal(size=rows), 0.02 * rng.normal(size=rows)
+    responses = 10 * known + 0.2 * rng.normal(size=rows)
+    column[:far_off], cells = 3.0, np.zeros((rows, 2))
+    responses[:far_off] += 30.0
+    cells[:, 0], cells[:, 1] = known, column
+    given = Responses(responses, cells, np.ones(rows), np.zeros(rows), "squared")
+    judged(given, 1e-3 * rows)
+    with pytest.raises(ConfigError, match="refuses a sealed model of responses"):
+        judged(given, 1e-3 * rows, [1])
+    # What is left without it is what a fit of the other leaves.
+    _, without = unexplained(given, 10, 1e-3 * rows, [1])
+    fit = Ridge(alpha=1e-3 * rows).fit(cells[:, :1], responses)
+    np.testing.assert_allclose(without.slopes, fit.predict(cells[:, :1]) - responses, atol=1e-6)
+    usual = Responses(
+        responses, rng.normal(size=(rows, 2)), np.ones(rows), np.zeros(rows), "squared"
+    )
+    judged(usual, 1e-3 * rows, [0, 1])
 
 
 def test_slopes_go_by_weights():

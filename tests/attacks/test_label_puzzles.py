@@ -259,6 +259,14 @@ def ages_that_were_scaled_and_rounded(rng):
     return np.round(ages_some_with_months(rng) * 2.0**18) / 2.0**18
 
 
+def years_and_quarters(rng):
+    """Sixty have quarters: what all these add is a whole number of quarters."""
+    ages = np.round(rng.normal(50.0, 15.0, 600))
+    ages[8:68] += rng.integers(1, 4, 60) / 4
+    ages[:8] += rng.uniform(0.0, 1.0, 8)
+    return (ages[:, None] - ages.mean()) / ages.std()
+
+
 def counts(rng):
     """Few rows have five or more: all are whole numbers, of which a sum tells one."""
     drawn = rng.poisson(1.0, 600)
@@ -293,6 +301,7 @@ def levels(rng):
         (codes_of_no_common_step, True),
         (codes_of_a_small_common_step, True),
         (ages_that_were_scaled_and_rounded, True),
+        (years_and_quarters, True),
         (counts, False),
         (ages_of_half_years, False),
         (prices, False),

@@ -25,6 +25,8 @@ _OFF, _NEAR = 2.0**-16, 1e-6
 _NEARLY = 1e-3, 1e-4, 1e-5
 #: The smallest unit, as a multiple of what cells may be off: others are everywhere.
 _SMALLEST = 64
+#: Halves, quarters, months and hundredths are units, too, if some rows have them.
+_PARTS = 1, 2, 4, 12, 100
 #: Rows that have a value in common from which on it may be a code.
 _SHARED = 10
 
@@ -135,7 +137,12 @@ def _units(values: Floats, counts: Ints) -> Iterator[float]:
     most = max(half, 2, int((counts >= _SHARED).sum()))
     steps = np.unique(np.round(np.diff(np.sort(values[order[:most]])) / _SAME)) * _SAME
     found = {float(steps[0]), float(np.median(steps)), _divisor(steps)}
-    yield from sorted(unit for unit in found if unit > _SMALLEST * _OFF)
+    parts = {unit / part for unit in found for part in _PARTS}
+    for unit in sorted(unit for unit in parts if unit > _SMALLEST * _OFF):
+        near = np.abs(values / unit - np.round(values / unit)) < _NEARLY[0]
+        # Units of which hardly any rows have multiples are none.
+        if 10 * counts[near].sum() > counts.sum():
+            yield unit
 
 
 def _refined(unit: float, values: Floats, counts: Ints) -> float:

@@ -38,7 +38,7 @@ from weft.solvers.sealed.sine_series import (
     alarm_multiples,
 )
 from weft.solvers.sealed.table_positions import WholeTable
-from weft.solvers.sealed.unexplained_slopes import Responses, unexplained
+from weft.solvers.sealed.unexplained_slopes import LOGISTIC, Responses, unexplained
 from weft.solvers.sealed.wide_ring import numbers_of
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
@@ -89,9 +89,9 @@ class SlopeShares(PhaseOrder):
         Each by itself: whoever tells offsets would find responses by runs that are refused.
         """
         context, least = self._context, self._context.min_batch
-        if not self._responses or least <= 1 or not len(self._counted):
+        if least <= 1 or not len(self._counted):
             return
-        if context.given is not None:
+        if self._responses and context.given is not None:
             for offsets in context.given.offset[self._counted].T:
                 # Slopes have e^o of a mean, and of a gamma model y e^−o.
                 sign = -1.0 if self._gamma else 1.0
@@ -100,34 +100,45 @@ class SlopeShares(PhaseOrder):
         context.judge_responses(self._counted, lambda: self._judge_responses(cells))
 
     def _judge_responses(self, cells: Floats) -> None:
-        """By squares, and by what its own columns and offsets leave, weighed."""
+        """By squares, and labels too by what its own columns and offsets leave, weighed."""
         context, least = self._context, self._context.min_batch
         responses = context.labels[self._counted]
         weights, offsets = np.ones(len(responses)), np.zeros(len(responses))
         if context.given is not None and not context.given_by_others:
             weights = context.given.weight[self._counted, 0]
             offsets = context.given.offset[self._counted, 0]
-        for column in responses.T:
+        for column in responses.T if self._responses else ():
             refuse_standing_out(column, "responses", least, None if self._squared else weights**2)
         own = cells[self._counted]
         holders = self._view.cell_holders
         if holders is not None and self._view.overlap == "mean":
             # Else others would choose, by which cells they have too, what columns explain.
             own = own * holders[self._view.row_cohort[self._counted]][:, self._view.column_cohort]
-        what = "responses less what its own columns explain"
+        loss = self._loss if self._responses else LOGISTIC
+        what = f"{'responses' if self._responses else 'labels'} less what its own columns explain"
         for column, penalty in product(responses.T, self._penalties(len(own))):
             if self._squared:
-                given = Responses(column - offsets, own, weights, 0 * offsets, self._loss)
+                given = Responses(column - offsets, own, weights, 0 * offsets, loss)
             else:
-                given = Responses(column, own, weights, offsets, self._loss)
-            slopes, without = unexplained(given, least, penalty)
-            refuse_standing_out(slopes, what, least, without=without)
+                given = Responses(column, own, weights, offsets, loss)
+            for left in unexplained(given, least, penalty, self._shared_columns):
+                # Labels that columns nearly tell are usual: there falls say nothing.
+                without = left.falls if self._responses else None
+                refuse_standing_out(left.slopes, what, least, without=without)
+
+    @property
+    def _shared_columns(self) -> list[int]:
+        """Places of one's own columns that others have too."""
+        own = self._whole.places[self._party].columns
+        others = [p.columns for n, p in enumerate(self._whole.places) if n != self._party]
+        return np.flatnonzero(np.isin(own, np.concatenate([*others, own[:0]]))).tolist()
 
     def _penalties(self, rows: int) -> list[float]:
-        """None, and λN; what it is beside one's own rows alone depends on those of others."""
-        whole = self._whole.n_rows
+        """None, and λN; what it is beside one's own rows alone depends on those of others. Labels
+        that columns tell have no weights without one."""
+        whole, none = self._whole.n_rows, [0.0] if self._responses else []
         counts = rows, math.sqrt(rows * whole), whole
-        return sorted({0.0, *(lam * count for lam in self._lambdas for count in counts)})
+        return sorted({*none, *(lam * count for lam in self._lambdas for count in counts)})
 
     @property
     def _largest_label(self) -> float:
