@@ -276,7 +276,7 @@ class LocalChannel(Channel):
                     continue
                 down += size_of(message)
                 reply, seconds, failure = next(calls)
-                if self._sink is not None:
+                if self._sink is not None and party in self._handlers:
                     said = {} if reply is None else fields_of(reply)
                     self._sink(Recorded(phase.name, party, fields_of(message), said, failure))
                 if failure is not None or reply is None:
