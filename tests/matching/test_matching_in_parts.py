@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
 import pytest
 from matched_tiles import cut, filled, matched, only
 from msgspec.structs import replace
 
+from weft.data import Tile
 from weft.errors import ProtocolError, WeftError
 from weft.matching.oprf_party import Oblivious
 from weft.matching.party import MatchingParty
+from weft.network.submitter_visible_figures import LINEAR, told_of
 
 SIZE = 25
 #: So many letters each of them writes to each key holder.
@@ -50,10 +53,29 @@ def test_parts_give_the_cohorts_and_slots_of_all_at_once(patchwork, monkeypatch)
 
 
 def test_it_tells_how_far_it_is_in_tens_only(patchwork):
-    """Whoever follows a run could count ids by finer steps."""
+    """Finer steps are of no use, and fill a log."""
     told = []
     matched(patchwork(), follow=told.append)
     assert told == ["30 % of the ids are matched", "60 % of the ids are matched", ""]
+
+
+def test_a_submitter_can_count_parts_of_ids():
+    """The largest table's: by round trips and calls, which are told as they are."""
+
+    def told(rows):
+        ids = [f"{'ab'[i % 2]}{i}" for i in range(rows)]
+        tiles = {
+            name: (Tile.make(ids[:count], [name], np.ones((count, 1)), np.arange(count) % 2),)
+            for name, count in (("north", rows), ("east", 5))
+        }
+        meter = matched(tiles)[1].meter
+        cost = {"cost": {"round_trips": meter.round_trips}, "phases": meter.to_dict()}
+        seen = told_of(cost, LINEAR)
+        calls = {phase: figures["calls"] for phase, figures in seen["phases"].items()}
+        return seen["cost"]["round_trips"], calls["match.ask"], calls["match.evaluate"]
+
+    assert told(SIZE + 1) == told(2 * SIZE - 1) == (12, 4, 4)
+    assert told(2 * SIZE + 1) == (16, 6, 6)
 
 
 def test_one_part_is_told_nobody(patchwork, monkeypatch):

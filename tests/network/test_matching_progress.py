@@ -13,6 +13,7 @@ from toys import Crashed, MemoryTransport
 from weft.crypto.keys import ephemeral_keys
 from weft.data import SPLITS, load
 from weft.federation.preprocessing_settings import Preprocessing
+from weft.matching.oprf_relay import _how_far
 from weft.network.coordinator_run import coordinate_run
 from weft.network.envelope import Work, decode_envelope
 from weft.network.run_progress import Progress
@@ -27,6 +28,16 @@ TASK = LinearTask(
     settings=Settings(lam=0.1, gap=0.5, solver="lbfgs", loss="logistic"),
     preprocessing=Preprocessing(matching="oprf"),
 )
+
+
+def test_many_parts_are_no_more_lines_than_tens_of_per_cent(caplog):
+    caplog.set_level(logging.INFO, "weft.coordinator")
+    progress, parts = Progress("p-1"), 79
+    for part in range(1, parts + 1):
+        progress.follow(_how_far(part, parts))
+    logged = [record.getMessage() for record in caplog.records]
+    tens = sorted({10 * (10 * part // parts) for part in range(1, parts)})
+    assert logged == [f"run p-1: {ten} % of the ids are matched" for ten in tens]
 
 
 def test_status_and_log_tell_how_far_matching_is(tmp_path, monkeypatch, caplog):

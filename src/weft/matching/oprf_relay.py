@@ -104,7 +104,7 @@ def _believed(party: str, card: bytes, parts: int) -> int:
 
 
 def _how_far(part: int, parts: int) -> str:
-    """How much is matched, in tens: whoever sees more could count the ids of the largest table."""
+    """How much is matched, in tens: finer steps would fill a log."""
     return f"{part * 10 // parts * 10} % of the ids are matched" if part < parts else ""
 
 

@@ -143,8 +143,9 @@ class Progress:
 
     def follow(self, how_far: str, *, repeated: bool = False) -> None:
         """How far a long step before the first iteration is; empty: it is over."""
-        self.waits.how_far = how_far
-        if how_far and not repeated:
+        before, self.waits.how_far = self.waits.how_far, how_far
+        # The same words again are no news: there are many more parts than steps that are told.
+        if how_far and how_far != before and not repeated:
             log.info("run %s: %s", self.run, how_far)
 
     def add(
