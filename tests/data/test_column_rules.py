@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import numpy as np
 import pandas as pd
@@ -244,6 +246,18 @@ def tiles(draw):
     plain = np.array(["plain"], dtype=object)
     declared = DeclaredColumns(rules, cells, (("plain", "x"),))
     return Tile(ids, plain, np.arange(rows, dtype=float)[:, None], None, "t", declared)
+
+
+def test_columns_that_a_study_makes_have_all_digits_beside_single_precision():
+    """A range could make cells so small that float32 has only the largest of them."""
+    values = np.array([1.0, 2.0, 6.0])
+    rule = ColumnRule(range=(0.0, 8e45), outside="keep")
+    plain = Tile.make(["a", "b", "c"], ["plain"], [[1.0], [2.0], [4.0]], source="t")
+    declared = DeclaredColumns({"x": rule}, {"x": NumberCells(values)})
+    tile = replace(plain.in_single_precision(), declared=declared)
+    made = settle_columns([tile], {}).apply(tile).tile
+    assert made.features.tolist() == ["plain", "x"]
+    np.testing.assert_array_equal(made.block[:, 1], values / 8e45)
 
 
 @given(tiles())

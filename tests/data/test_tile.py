@@ -193,10 +193,44 @@ def test_single_precision_leaves_sparse_tiles_as_they_are():
     assert tile.in_single_precision() is tile
 
 
-@pytest.mark.parametrize("values", [[1.7e9, 1.7e9 + 60], [0.0, 1e39], [-1e300, -1e300]])
-def test_single_precision_refuses_columns_that_it_cannot_keep(values):
-    tile = Tile.make(["a", "b"], ["kept", "when"], np.array([[1.0, v] for v in values]), source="f")
-    with pytest.raises(DataError, match=r"f: column 'when' has values from .*; count them from"):
+DAY = 20_240_101.0
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ([1.7e9, 1.7e9 + 60], "would move by up to"),
+        ([0.0, 1.7e9, 1.7e9 + 30, 1.7e9 + 60], "would move by up to"),
+        ([0.0, DAY, DAY + 1, DAY + 2], "would move by up to"),
+        ([0.0] * 50 + [1.7e9 + 7 * k for k in range(40)], "would move by up to"),
+        ([0.0, 2.0**24, 2.0**24 + 1], "would move by up to"),
+        ([0.0, 1e-46], "a value of size 1e-46"),
+        ([1e-44, 1.7e-44], "a value of size 1e-44"),
+        ([0.0, 1e39], r"a value of size 1e\+39"),
+        ([-1e300, -1e300], r"a value of size 1e\+300"),
+    ],
+)
+def test_single_precision_refuses_columns_that_it_cannot_keep(values, why):
+    ids = [f"s{k}" for k in range(len(values))]
+    tile = Tile.make(ids, ["kept", "when"], np.array([[1.0, v] for v in values]), source="f")
+    with pytest.raises(DataError, match=f"f: column 'when' has .*{why}.*leave storage") as told:
         tile.in_single_precision()
-    blank = np.full((2, 1), np.nan)
-    assert np.isnan(Tile.make(["a", "b"], ["x"], blank).in_single_precision().block).all()
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [2024.0, 2025.0],
+        [0.0, DAY - 1, DAY + 1],
+        [1.7e9 + 1] * 3,
+        [0.1, np.nan, 7.0],
+        [np.nan, np.nan],
+        [0.0, 2.0**-36, -(2.0**36)],
+    ],
+)
+def test_single_precision_keeps_what_is_exact_or_hardly_moved(values):
+    column = np.array(values)[:, None]
+    ids = [f"s{k}" for k in range(len(values))]
+    kept = Tile.make(ids, ["x"], column).in_single_precision().block
+    np.testing.assert_allclose(kept, column, rtol=2.0**-24)

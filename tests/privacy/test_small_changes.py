@@ -346,6 +346,30 @@ def test_a_resumed_run_is_the_same_run(three, ledger, tmp_path):
     assert len(Book(ledger.folder, "p2").read().attended.runs) == 1
 
 
+@pytest.mark.parametrize("changed", [0, 1])
+def test_another_storage_hides_no_changed_sample_and_invents_none(
+    changed, three, table, after_first
+):
+    """Rounded cells look changed, all of them or a few; so storage stays, whatever they are."""
+    held = tile(table, FIRST)
+    block = held.block.copy()
+    block[:changed] *= 1.5
+    rounded = replace(held, block=block).in_single_precision()
+    before = Book(after_first.folder, "p2").path.read_bytes()
+    with pytest.raises(
+        WeftError, match=r"p2 refuses to train on column \(storage\) by another rule"
+    ):
+        train(three(rounded), after_first)
+    assert Book(after_first.folder, "p2").path.read_bytes() == before
+
+
+def test_a_party_with_a_ledger_keeps_all_tables_in_one_storage(three, table, ledger):
+    tiles = three(FIRST)
+    tiles["p2"] = (tile(table, FIRST[:50]), tile(table, FIRST[50:]).in_single_precision())
+    with pytest.raises(WeftError, match="p2 keeps one table in single precision and another"):
+        train(tiles, ledger)
+
+
 # ── the file ─────────────────────────────────────────────────────────────────────────────────
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from weft.data.single_precision import in_single
 from weft.errors import DataError
 
 # Loaded with the first cells: whoever only names a tile waits for no data frames.
@@ -32,10 +33,6 @@ MissingPolicy: TypeAlias = Literal["error", "zero", "mean"]
 
 #: What cells of a dense block may be.
 _DENSE = (np.dtype(np.float64), np.dtype(np.float32))
-#: Relative rounding of single precision, and its largest number.
-_SINGLE, _MOST_SINGLE = 2.0**-24, float(np.finfo(np.float32).max)
-#: What share of the range of a column rounding may take.
-_LOST = 1e-4
 
 
 class _Cells:
@@ -156,25 +153,12 @@ class Tile(_Cells):
         Raises
         ------
         DataError
-            A value is too large for it, or a column lies so far from zero that rounding would take
-            more than a ten-thousandth of its range.
+            It would lose too much of a column (:func:`weft.data.single_precision.in_single`).
         """
         if not isinstance(self.block, np.ndarray):
             return self
-        for name, column in zip(self.features.tolist(), self.block.T, strict=True):
-            low, high = (
-                np.fmin.reduce(column, initial=np.inf),
-                np.fmax.reduce(column, initial=-np.inf),
-            )
-            largest, width = max(abs(low), abs(high)), high - low
-            lost = width > 0 and largest * _SINGLE > _LOST * width
-            if lost or (width >= 0 and largest > _MOST_SINGLE):
-                raise DataError(
-                    f"{self.source or 'the tile'}: column {name!r} has values from {low:g} to "
-                    f"{high:g}, which single precision keeps too few digits of; count them from "
-                    'another zero or in another unit, or leave storage = "float32" out.'
-                )
-        return replace(self, block=cast("Block", self.block.astype(np.float32)))
+        block = in_single(self.block, self.features.tolist(), self.source or "the tile")
+        return replace(self, block=cast("Block", block))
 
     def columns(self, index: Index) -> Tile:
         """Sub-tile of some features."""

@@ -14,6 +14,7 @@ from weft.data.columns.column_agreement import rules_of
 from weft.data.columns.column_rules import PLAIN
 from weft.data.columns.column_transformation import Transformation
 from weft.data.tile import Tile
+from weft.errors import ConfigError
 from weft.federation.preprocessing_settings import SampleColumns
 from weft.guards.model_noise import ModelNoise
 from weft.guards.score_buckets import EarlierCounts
@@ -26,6 +27,9 @@ from weft.privacy.ledger.ledger_pages import Kind
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.sealed.reader_groups import Told
 from weft.sums.sum_counter import SumCounter
+
+#: Stands among rules of columns for how the cells of all are kept.
+_STORAGE = "(storage)"
 
 
 class PartyLedger:
@@ -87,7 +91,19 @@ class PartyLedger:
         for column in self.transformation.columns:
             if column.rule != PLAIN:
                 rules[column.name] = msgspec.json.encode(column, order="sorted")
+        # Rounding moves nearly every cell: among so many changes nobody would notice a few.
+        rules[_STORAGE] = b"float32" if self._in_single_precision() else b""
         return attendance(view, self._tiles, rules, everyone=everyone)
+
+    def _in_single_precision(self) -> bool:
+        """Whether its tables are kept so; sparse ones never are."""
+        found = {t.block.dtype == np.float32 for t in self._tiles if not t.is_sparse}
+        if len(found) > 1:
+            raise ConfigError(
+                f"party {self._consent.name} keeps one table in single precision and another with "
+                "all digits; keep both one way, for its ledger to compare runs"
+            )
+        return True in found
 
     def attend(self, view: PartyView, *, everyone: bool) -> None:
         """Object to who takes part."""

@@ -35,6 +35,7 @@ from weft.protocol import Answer, Nothing, answer, answers
 from weft.protocol.message import malformed
 from weft.protocol.message_bytes import question_digest
 from weft.solvers.base import ModelShare, MomentShare, MomentShares
+from weft.solvers.settings import MOST_PENALTY
 from weft.sums.local_table import Block, LocalTable, build_table, rows_times
 from weft.sums.masked_maxima import LargestParty
 from weft.sums.scaling_and_certificate_messages import (
@@ -192,13 +193,19 @@ class TrainingData(TrainingLabels):
 
     def _hold_back(self, message: PenaltiesRequest) -> Nothing:
         """Multiply columns by 1/√f, so that λ w² of them is λ f w² in the units of others."""
-        if message.features.shape != message.factors.shape or not (message.factors > 0).all():
-            raise malformed("factors", "are not one above zero for each feature")
+        factors = message.factors
+        # By these alone: whether a product of theirs fits would tell something about cells.
+        sound = (factors >= 1 / MOST_PENALTY) & (factors <= MOST_PENALTY)
+        if message.features.shape != factors.shape or not sound.all():
+            raise malformed(
+                "factors",
+                f"are not one from {1 / MOST_PENALTY:.2g} to {MOST_PENALTY:.2g} for each feature",
+            )
         self.penalties = dict(zip(message.features.tolist(), message.factors.tolist(), strict=True))
         asked = normal_features(message.features.astype(object)).tolist()
-        factors = dict(zip(asked, message.factors.tolist(), strict=True))
+        by_name = dict(zip(asked, factors.tolist(), strict=True))
         own = normal_features(self._names()).tolist()
-        held = np.array([factors.get(name, 1.0) for name in own])
+        held = np.array([by_name.get(name, 1.0) for name in own])
         factor = 1.0 / np.sqrt(held)
         self._scaler.hold_back(factor)
         # Holders of a column who multiply it differently would add up different things.

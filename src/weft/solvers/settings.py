@@ -120,6 +120,9 @@ _NOISY = ("lbfgs", "cutting-planes")
 STAND_IN = 1e-8
 #: Such runs go on to this gap at least: what is proved of their last step rests on small slopes.
 _GAP_OF_STAND_IN = 1e-9
+#: The largest penalty factor, and one over the smallest: columns are multiplied by one over its
+#: root, and no cell may run out of the range of its numbers by that, not even of float32.
+MOST_PENALTY = 2.0**40
 #: The smallest factor that stands in for 0: columns are multiplied by the root of its inverse.
 _SMALLEST_FACTOR = 1e-3
 
@@ -296,6 +299,11 @@ class Settings(SolverSettings, frozen=True, kw_only=True, forbid_unknown_fields=
             if not 0 <= factor < math.inf:
                 raise ConfigError(
                     f"the penalty factor of '{name}' is {factor:g}; give a number of 0 or above"
+                )
+            if factor and not 1 / MOST_PENALTY <= factor <= MOST_PENALTY:
+                raise ConfigError(
+                    f"the penalty factor of '{name}' is {factor:g}; give 0, or a number from "
+                    f"{1 / MOST_PENALTY:.2g} to {MOST_PENALTY:.2g}"
                 )
         if self.penalty_factors and (self.noise is not None or self.sum_noise is not None):
             raise ConfigError(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
 from weft.crypto import Cipher
-from weft.errors import ProtocolError
+from weft.errors import ConfigError, ProtocolError
 from weft.matching.party_view import PartyView
 from weft.protocol.message import malformed
 from weft.protocol.message_bytes import question_digest
@@ -44,6 +44,9 @@ Moments = Callable[[Floats, NDArray[np.int32]], tuple[Floats, Floats]]
 _AT_ONCE = 500_000
 #: How many digits there are of which values.
 _DIGITS = {"range": ROUNDS, "absolute": ROUNDS, "deviation": EXPONENT_ROUNDS}
+#: What all factors of a column of float32 together may be, either way from one. Its cells are read
+#: up to 2^36 either way (`data/single_precision.py`), and float32 ends at 126 bits.
+MOST_FACTOR = 2.0**90
 #: What comes before the end of each rule.
 _LAST_STEP = {
     "standard": "column spread",
@@ -77,6 +80,7 @@ class ScalingParty:
             self._as_they_are[view.bias_slot] = True
         self._sample_norms = sample_norms
         self._blocks = blocks
+        self._single = any(block.dtype == np.float32 for block in blocks)
         self._bias = bias_value
         self._cipher = cipher
         holders = view.column_holders
@@ -255,11 +259,13 @@ class ScalingParty:
             self.factor = _inverse(width, 10 * np.finfo(np.float64).eps * magnitude)
         self.shift[self._as_they_are] = 0.0
         self.factor[self._as_they_are] = 1.0
+        self._insist_on_range(self.factor)
 
     def hold_back(self, factor: Floats) -> None:
         """Multiply every column by a factor, which makes weights of it dearer or cheaper."""
         self._go_on("penalties", "", "columns")
         self.factor = self.factor * factor
+        self._insist_on_range(self.factor)
 
     # ── rows ──────────────────────────────────────────────────────────────────────────────
 
@@ -303,8 +309,26 @@ class ScalingParty:
     def take_row_factor(self, factor: float) -> None:
         """The factor of all rows, the same for all parties."""
         self._go_on("rows", "longest row")
+        if not 0 < factor < np.inf:
+            raise malformed("factor", "is no number above zero")
+        self._insist_on_range(self.factor * factor)
         self._cipher.agree(factor.hex().encode())
         self.row_factor = factor
+
+    def _insist_on_range(self, factor: Floats) -> None:
+        """Refuse factors by which cells of float32 could vanish or overflow.
+
+        By the factors alone, not by what they make of cells: whoever can move them would find out
+        how large these are.
+        """
+        inside = (factor >= 1 / MOST_FACTOR) & (factor <= MOST_FACTOR)
+        if self._single and not inside.all():
+            # Which factor it is stays unsaid: the coordinator never sees those of columns.
+            raise ConfigError(
+                "its cells are in single precision, which has no room for factors of columns and "
+                f"rows outside {1 / MOST_FACTOR:.1g} to {MOST_FACTOR:.1g}; bring columns into "
+                "units in which values are nearer to one, or leave storage = 'float32' out"
+            )
 
 
 def _bands(block: Block) -> Iterator[slice]:

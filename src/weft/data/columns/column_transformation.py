@@ -143,8 +143,9 @@ class Transformation(msgspec.Struct, frozen=True, kw_only=True):
             )
         features = [*tile.features.tolist(), *(f for part in names.values() for f in part)]
         _check_names(features, tile)
-        numbers = np.asarray(tile.block)
-        block = np.hstack([numbers, *blocks.values()]).astype(numbers.dtype, copy=False)
+        # Of all digits, also beside float32: a study's rule may make any number of cells, and what
+        # is left of it after rounding could be one sample's.
+        block = np.hstack([np.asarray(tile.block), *blocks.values()])
         whole = replace(
             tile,
             features=np.array(features, dtype=object),

@@ -281,7 +281,7 @@ def check_change(terms: Terms, change_of: Callable[[int], Change | None], party:
             party,
             "to train on {} by another rule, or in other parts or levels, than an earlier run over "
             "some of the same samples, since the difference may be a few of them; declare columns "
-            "as before, or agree on allow_small_changes = true",
+            "and storage as before, or agree on allow_small_changes = true",
             exact=f"column{'s' * (len(change.ruled) > 1)} {', '.join(change.ruled)}",
             told="a column",
         )
