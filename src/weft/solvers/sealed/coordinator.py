@@ -143,6 +143,7 @@ class _Run:
             self._exchange.keep(number, np.array(models))
             points[number] = [each.released for each in self._problems[: self._layout.classes]]
             scores = self._held_scores()
+            self._note_folds(lam)
             stage = Stage(number, lam, self._certificate(), self._clock.round_trips, scores)
             result.stages.append(stage)
             left = settings.lambdas[number + 1 :]
@@ -357,6 +358,16 @@ class _Run:
         self.result.history.append(record)
         if self._progress is not None:
             self._progress(record)
+
+    def _note_folds(self, lam: float) -> None:
+        """Say where models without a fold are not what was asked for: no certificate is of them."""
+        target, folds = self._settings.gap, self._problems[self._layout.classes :]
+        worst = max((problem.gap for problem in folds), default=0.0)
+        if target is not None and worst > target:
+            self.result.notes.append(
+                f"sealed: λ = {lam:g}, models without a fold are within {worst:.1e} of their "
+                f"optimum, {target:g} was asked for: losses of what is left out are of these"
+            )
 
     def _note_end(self, gap: float) -> None:
         """Say why a run with standard errors ended before it was certified as it was asked to be.
