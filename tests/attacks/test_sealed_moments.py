@@ -21,7 +21,7 @@ from weft.errors import ProtocolError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import OPEN, Terms
 from weft.privacy.ledger.run_booking import Ledger
-from weft.solvers.sealed import party_curvatures, second_moment_guard
+from weft.solvers.sealed import party_curvatures, party_slopes, second_moment_guard
 from weft.solvers.settings import Settings
 
 ROWS, COLUMNS = 160, 6
@@ -233,7 +233,10 @@ def few_of_one_party():
 
 @pytest.mark.parametrize("attack", [few_of_all, few_of_one_party])
 def test_the_hessian_tells_no_undecided_sample(attack, monkeypatch, record):
-    """Who would be told by it keeps it back; the model is there all the same, and says so."""
+    """The model would tell it first; else who would be told by it keeps it back, and says so."""
+    with pytest.raises(WeftError, match="a sealed model of labels less what its own columns"):
+        attack()
+    monkeypatch.setattr(party_slopes, "refuse_standing_out", lambda *_, **__: None)
     with pytest.raises(NoHessian, match="few samples that are undecided at this model"):
         attack()
     monkeypatch.setattr(party_curvatures, "too_decided", lambda *told, **how: False)

@@ -257,10 +257,10 @@ def test_parties_on_threads_compute_at_once_and_are_read_in_order():
 
     handlers = {"a": answer, "b": answer, "c": broken, "d": good}
     channel = LocalChannel(handlers, threads=2, record=True)
-    asked = [Request(phase_of(name), dict.fromkeys("abcd", NOTHING)) for name in ("one", "two")]
+    asked = [Request(phase, dict.fromkeys("abcd", NOTHING)) for phase in (FIRST, SECOND)]
     for replies in channel.exchange(asked):
         assert list(replies.answered) == ["a", "b", "d"]
         assert list(replies.missing) == ["c"]
     said = [(crossed.phase, crossed.party) for crossed in channel.transcript]
     # Who fails is not asked again.
-    assert said == [("one", p) for p in "abcd"] + [("two", p) for p in "abd"]
+    assert said == [("first", p) for p in "abcd"] + [("second", p) for p in "abd"]

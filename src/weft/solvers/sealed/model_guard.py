@@ -36,7 +36,7 @@ _UNEVEN = (
 )
 _STANDS_OUT = (
     "refuses a sealed model of {} that are alike but for those of fewer samples than min_batch, "
-    "nearly, whose rows it would tell; cut the largest, or leave such samples out"
+    "nearly, whose rows it would tell; {}, or leave such samples out"
 )
 
 
@@ -120,6 +120,7 @@ def refuse_standing_out(
     least: int,
     weights: Floats | None = None,
     without: Floats | None = None,
+    mend: str = "cut the largest",
 ) -> None:
     """Refuse responses, or what offsets make of means, of which few samples have nearly all.
 
@@ -136,12 +137,14 @@ def refuse_standing_out(
         How many times its square counts; None: once.
     without
         By how much all squares fall without one sample, two, and so on; None: by their own.
+    mend
+        What to do about it.
     """
     if not len(values):
         return
     times = 1.0 if weights is None else weights
     if _few_have_all(times * (values - np.median(values)) ** 2, least, without):
-        raise ConfigError(_STANDS_OUT.format(what))
+        raise ConfigError(_STANDS_OUT.format(what, mend))
 
 
 def _few_have_all(squares: Floats, least: int, without: Floats | None = None) -> bool:

@@ -115,6 +115,7 @@ class SlopeShares(PhaseOrder):
             # Else others would choose, by which cells they have too, what columns explain.
             own = own * holders[self._view.row_cohort[self._counted]][:, self._view.column_cohort]
         loss = self._loss if self._responses else LOGISTIC
+        mend = "cut the largest" if self._responses else "use a larger lambda"
         what = f"{'responses' if self._responses else 'labels'} less what its own columns explain"
         for column, penalty in product(responses.T, self._penalties(len(own))):
             if self._squared:
@@ -124,7 +125,7 @@ class SlopeShares(PhaseOrder):
             for left in unexplained(given, least, penalty, self._shared_columns):
                 # Labels that columns nearly tell are usual: there falls say nothing.
                 without = left.falls if self._responses else None
-                refuse_standing_out(left.slopes, what, least, without=without)
+                refuse_standing_out(left.slopes, what, least, without=without, mend=mend)
 
     @property
     def _shared_columns(self) -> list[int]:
