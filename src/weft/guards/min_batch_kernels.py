@@ -284,7 +284,7 @@ def write(
         term = (_mixed(values[place]) ^ np.uint64(place)) * np.uint64(0x9E3779B97F4A7C15)
         digest += term ^ (term >> np.uint64(32))
     digests[vector, atom] = digest
-    lost, square = _lost_of(values, mine, unit)
+    lost, square = _differences(values, mine, unit)
     sizes[vector, atom, _LARGEST] = largest
     sizes[vector, atom, _LOST] = lost
     sizes[vector, atom, _LOST_NORM] = np.sqrt(square)
@@ -298,16 +298,6 @@ def _largest_of(values: Floats) -> float:
         size = abs(values[i])
         largest = size if size > largest else largest
     return largest
-
-
-@numba.njit(**INNER, fastmath=_FAST)
-def _lost_of(values: Floats, kept: Seen, unit: float) -> tuple[float, float]:
-    lost = square = 0.0
-    for i in range(len(values)):
-        error = values[i] - kept[i] * unit
-        lost += abs(error)
-        square += error * error
-    return lost, square
 
 
 @numba.njit(**INNER)
