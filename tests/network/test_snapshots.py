@@ -198,9 +198,8 @@ def test_a_memory_has_what_was_drawn_before_training_and_lately(noisy, tmp_path)
     all_, few = (
         [name for name in kept[each] if name.startswith("sum noise")] for each in (10**9, 3)
     )
-    assert len(all_) > 12
-    # Of at most two snapshots, and what came after them.
-    assert len(few) <= 7
+    # Of at most two snapshots, and what came after them; how long a run is depends on its noise.
+    assert len(few) <= 7 < len(all_)
     assert few == all_[len(all_) - len(few) :]
     before = [name for name in kept[10**9] if not name.startswith("sum noise")]
     assert {*before} <= {*kept[3]}
