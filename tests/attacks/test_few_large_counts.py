@@ -312,6 +312,45 @@ def test_a_column_that_others_have_too_explains_nothing_that_only_own_samples_ha
     judged(usual, 1e-3 * rows, [0, 1])
 
 
+def test_columns_that_are_alike_explain_nothing_each_without_the_other():
+    """Two that others have too, both far off in one own sample: its row to 0.95 to 0.99."""
+    rng, rows = np.random.default_rng(0), 300
+    cells = np.column_stack([rng.normal(size=rows), 0.02 * rng.normal(size=(rows, 2))])
+    responses = 10 * cells[:, 0] + 0.2 * rng.normal(size=rows)
+    cells[0, 1:], responses[0] = (3.0, -2.5), responses[0] + 30.0
+    given = Responses(responses, cells, np.ones(rows), np.zeros(rows), "squared")
+    for one in (1, 2):
+        judged(given, 1e-3 * rows, [one])
+    with pytest.raises(ConfigError, match="refuses a sealed model of responses"):
+        judged(given, 1e-3 * rows, [1, 2])
+    # What is left is what a fit leaves whose two weights say nothing of that sample together.
+    *_, left = unexplained(given, 10, 1e-3 * rows, [1, 2])
+    far = cells[0, 1:] - cells[:, 1:].mean(axis=0)
+    free = np.column_stack([np.ones(rows), cells[:, 0], cells[:, 1:] @ [-far[1], far[0]]])
+    held = 1e-3 * rows * np.diag([0.0, 1.0, far @ far])
+    fit = free @ np.linalg.solve(free.T @ free + held, free.T @ responses)
+    np.testing.assert_allclose(left.slopes, fit - responses, atol=1e-6)
+
+
+def test_amounts_are_judged_by_what_scores_become_without_a_column_that_others_have():
+    """Of an amount 20 times as large as usual, the row to 0.92 to 0.97."""
+    rng, rows = np.random.default_rng(0), 300
+    cells = np.column_stack([rng.normal(size=rows), 0.02 * rng.normal(size=rows)])
+    amounts = np.exp(0.9 * cells[:, 0]) * rng.gamma(20, 1 / 20, rows)
+    usual = Responses(amounts.copy(), cells.copy(), np.ones(rows), np.zeros(rows), "gamma")
+    judged(usual, 1e-3 * rows, [0, 1])
+    cells[0, 1], amounts[0] = 3.0, 20 * amounts[0]
+    given = Responses(amounts, cells, np.ones(rows), np.zeros(rows), "gamma")
+    judged(given, 1e-3 * rows)
+    with pytest.raises(ConfigError, match="refuses a sealed model of responses"):
+        judged(given, 1e-3 * rows, [1])
+    _, left = unexplained(given, 10, 1e-3 * rows, [1])
+    fit = GammaRegressor(alpha=1e-3, tol=1e-6, max_iter=1000).fit(cells[:, :1], amounts)
+    expected = 1 - amounts / fit.predict(cells[:, :1])
+    # The fit is not made anew: the constant still is what it is with the column.
+    np.testing.assert_allclose(left.slopes[0], expected[0], rtol=0.2)
+
+
 def test_slopes_go_by_weights():
     """One of sixty, with a response three deviations off: its row to 0.96, and nobody refused."""
     rng, rows, which = np.random.default_rng(0), 600, 3

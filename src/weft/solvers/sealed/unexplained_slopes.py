@@ -28,6 +28,8 @@ _HIGHEST = 50.0
 _STEPS, _ENOUGH = 50, 1e-12
 #: Part of squares that few have at least where they may have nearly all.
 _SOME = 0.05
+#: Samples at most that are judged without all columns that others have and they are far off in.
+_FARTHEST = 8
 #: Samples beyond those that columns take up, as a multiple of the fewest: with less, any few of
 #: them have nearly all that is left.
 _BEYOND = 3
@@ -74,7 +76,7 @@ def unexplained(
     given: Responses, least: int, penalty: float = 0.0, shared: Sequence[int] = ()
 ) -> Iterator[Left]:
     """What own columns leave, and what they leave without each that others have of other samples,
-    whose weight is then not as one's own would have it.
+    whose weight is then not as one's own would have it, or several such that are far off together.
 
     Parameters
     ----------
@@ -91,10 +93,12 @@ def unexplained(
     held = penalty * np.append(0.0, sizes[1:] ** -2.0)
     with np.errstate(over="ignore", invalid="ignore"):
         weights = _fit(given, x, held)
-        slopes, bends = _slopes(given, x @ weights)
+        scores = x @ weights
+        slopes, bends = _slopes(given, scores)
         slopes, root = given.weights * slopes, np.sqrt(given.weights * bends)
         if given.loss == "squared" and _are_rounding(given, slopes):
             slopes = np.zeros_like(slopes)
+        combinations = _combinations(x, given.weights, shared, least)
         x *= root[:, None]
         gram = x.T @ x + np.diag(held)
         # A little more, so that of columns that are alike each can be left out.
@@ -103,11 +107,37 @@ def unexplained(
         )
         fit = _Fit(slopes, root, x, x @ inverse)
         yield fit.left(least, np.zeros(len(slopes)))
-        for column in (1 + at for at in shared):
-            part = fit.explaining[:, column] / np.sqrt(inverse[column, column])
-            lost = weights[column] / np.sqrt(inverse[column, column])
-            moved = _Fit(slopes - root * part * lost, root, x, fit.explaining)
-            yield moved.left(least, part)
+        for combination in combinations:
+            size = np.sqrt(combination @ inverse @ combination)
+            part = fit.explaining @ combination / size
+            lost = float(weights @ combination / size)
+            moved = slopes - root * part * lost
+            if given.loss == GAMMA:
+                # A bend of one tells little where scores move far: slopes go by e^−z.
+                there = scores - part * lost / np.maximum(root, 1e-150)
+                moved = given.weights * _slopes(given, there)[0]
+            yield _Fit(moved, root, x, fit.explaining).left(least, part)
+
+
+def _combinations(x: Floats, weights: Floats, shared: Sequence[int], least: int) -> list[Floats]:
+    """Each column that others have, and those together in which one sample is far off: two that
+    are alike explain it each without the other.
+
+    A sample is far off in a column of whose squares about the mean it has as much as one of
+    ``least`` that alone have all.
+    """
+    found = list(np.eye(x.shape[1])[[1 + at for at in shared]])
+    far = np.zeros(x.shape)
+    for place in (1 + at for at in shared):
+        usual = weights @ x[:, place] / max(float(weights.sum()), 1e-300)
+        far[:, place] = np.sqrt(weights) * (x[:, place] - usual)
+    parts = far**2 / np.maximum((far**2).sum(axis=0), 1e-300)
+    near = parts * least < 1.0 - _LITTLE
+    far[near], parts[near] = 0.0, 0.0
+    several = np.flatnonzero((parts > 0.0).sum(axis=1) > 1)
+    farthest = np.argsort(parts[several].sum(axis=1))[::-1][:_FARTHEST]
+    found.extend(far[several[farthest]])
+    return found
 
 
 def _are_rounding(given: Responses, slopes: Floats) -> bool:
