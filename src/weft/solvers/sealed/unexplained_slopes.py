@@ -98,7 +98,7 @@ def unexplained(
         slopes, root = given.weights * slopes, np.sqrt(given.weights * bends)
         if given.loss == "squared" and _are_rounding(given, slopes):
             slopes = np.zeros_like(slopes)
-        combinations = _combinations(x, given.weights, shared, least)
+        combinations = _combinations(x, shared, least)
         x *= root[:, None]
         gram = x.T @ x + np.diag(held)
         # A little more, so that of columns that are alike each can be left out.
@@ -119,18 +119,18 @@ def unexplained(
             yield _Fit(moved, root, x, fit.explaining).left(least, part)
 
 
-def _combinations(x: Floats, weights: Floats, shared: Sequence[int], least: int) -> list[Floats]:
+def _combinations(x: Floats, shared: Sequence[int], least: int) -> list[Floats]:
     """Each column that others have, and those together in which one sample is far off: two that
     are alike explain it each without the other.
 
     A sample is far off in a column of whose squares about the mean it has as much as one of
-    ``least`` that alone have all.
+    ``least`` that alone have all. Weights do not count: samples that weigh much are far off in no
+    cell by that.
     """
     found = list(np.eye(x.shape[1])[[1 + at for at in shared]])
     far = np.zeros(x.shape)
     for place in (1 + at for at in shared):
-        usual = weights @ x[:, place] / max(float(weights.sum()), 1e-300)
-        far[:, place] = np.sqrt(weights) * (x[:, place] - usual)
+        far[:, place] = x[:, place] - x[:, place].mean()
     parts = far**2 / np.maximum((far**2).sum(axis=0), 1e-300)
     near = parts * least < 1.0 - _LITTLE
     far[near], parts[near] = 0.0, 0.0
