@@ -32,18 +32,27 @@ demo-network: $(VENV)/ready
 	WEFT_DATA="$${WEFT_DATA:-../shared/data}" $(BIN)/weft demo-network
 
 # As many workers as the cores that tests are timed on: a third took two thirds more of the processor.
-PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+ONE := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest
+# A federation of processes, which wait for each other most of the time: beside the other tests, where a
+# worker would wait with them. What was said of it comes at the end.
+WAITING := tests/network/test_processes.py
+define run_tests
+@said=$$(mktemp); $(ONE) $(WAITING) $(1) > "$$said" 2>&1 & waiting=$$!; \
+$(ONE) -n 2 --dist worksteal --ignore=$(WAITING) $(1); others=$$?; \
+wait $$waiting; processes=$$?; cat "$$said"; rm -f "$$said"; \
+[ $$others = 0 ] && [ $$processes = 0 ]
+endef
 
 test: $(VENV)/ready
-	$(PYTEST)
+	$(run_tests)
 
 # With the processor seconds of the dearest tests, and of what Numba compiled, at the end.
 test-times: $(VENV)/ready
-	$(PYTEST) --processor-times
+	$(call run_tests,--processor-times)
 
 # With every combination of parameters, of which `test` tries some: before a release.
 test-all: $(VENV)/ready
-	$(PYTEST) -m ""
+	$(call run_tests,-m "")
 
 check: $(VENV)/ready
 	$(BIN)/ruff check .

@@ -75,8 +75,3 @@ def pytest_collection_finish() -> None:
     gc.enable()
     # Runs leave few cycles: looking for them after every 700 objects took a tenth of all time.
     gc.set_threshold(100_000, 20, 20)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the test that waits for other processes, so that others fill its pauses."""
-    items.sort(key=lambda item: "test_processes" not in item.nodeid)
