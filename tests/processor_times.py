@@ -2,7 +2,7 @@
 
 Processor time is what tests take from a machine whatever else it does, unlike time on the clock.
 That of processes that a test started counts, once it has waited for their end. Beside it: how long
-tests waited for other processes, for disks or for the clock, which on a busy machine is also for it.
+tests waited for other processes, for disks, for the clock, and for a busy machine.
 """
 
 from __future__ import annotations
