@@ -1,10 +1,11 @@
 """Round trips to a certified gap where parties come and go, beside HyFDCA at the same number.
 
-``span-newton`` (logistic) or ``auto`` (hinge) trains each problem with everyone, and with 0.9, 0.5
-and 0.1 of the parties in a round trip (rounded down, one at least), under the careful terms and
-with a blind coordinator. A question waits until all whom it concerns have come by, and every turn
-counts as a round trip, whoever comes. Round trips count from the first message, matching, setting
-up and closing included; the first two are done with everyone.
+``span-newton`` trains each problem with everyone, and with 0.9, 0.5 and 0.1 of the parties in a
+round trip (rounded down, one at least), under the careful terms and with a blind coordinator. With
+the hinge loss and fewer samples, ``cutting-planes`` stand in for it. A question waits until all
+whom it concerns have come by, and every turn counts as a round trip, whoever comes. Round trips
+count from the first message, matching, setting up and closing included; the first two are done
+with everyone.
 
 HyFDCA (``safe`` and ``practical``) trains under the same participation, without guards and with
 cipher ``plain``, to save time, until it has taken as many round trips, or for ``--hyfdca-seconds``.
@@ -86,7 +87,7 @@ def ours(case: Case, there: str | float, bar: int) -> Settings:
     return Settings(
         lam=case.lam,
         loss=case.loss,
-        solver="span-newton" if case.loss == "logistic" else "auto",
+        solver="span-newton",
         gap=case.gap,
         round_trips=BEYOND * bar,
         participation=there,

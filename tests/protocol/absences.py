@@ -61,6 +61,8 @@ MODES = {
     "subspace.search.ascent": "less is told: no ascended dual vector",
     "subspace.search.moments": "less is told: no second moments",
     "subspace.search.stretched": "less is told: no dual vectors at multiples of the target",
+    "subspace.gather.rounding": "slopes are those of the loss with its kink",
+    "subspace.search.rounding": "slopes are those of the loss with its kink",
     "subspace.search.later": "vectors are told now, in a sum over everyone or as noise",
     "subspace.search.send": "it speaks for all of its cohorts",
     "subspace.spread.first": "less is told: no mean of ‖x‖²",

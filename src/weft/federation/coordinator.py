@@ -68,14 +68,18 @@ def check_samples(preprocessing: Preprocessing, settings: Settings) -> None:
     algorithm, columns = algorithm_of(settings.solver), preprocessing.sample_columns
     named = columns.named
     what = f"column {named[0]!r} says something about samples" if named else ""
-    able = algorithm.weighs_samples or (algorithm.offsets and columns.weight is None)
+    # Where a kink is rounded off, guards look for it at a margin of one.
+    weighs = algorithm.weighs_samples and (
+        algorithm.losses != "rounded" or settings.make_loss().smooth
+    )
+    able = weighs or (algorithm.offsets and columns.weight is None)
     if settings.make_loss().joint and (columns.offset or columns.exposure):
         raise ConfigError(
             f"column {columns.offset or columns.exposure!r} would be added to the scores of all "
             "classes alike, which changes no probability of a multinomial model; leave it out"
         )
     if settings.class_weight is not None:
-        what, able = "class_weight is set", algorithm.weighs_samples
+        what, able = "class_weight is set", weighs
     if what and not (able and settings.may_weigh):
         raise ConfigError(
             f"{what}, but solver '{settings.solver}' lets all samples weigh the same, without an "

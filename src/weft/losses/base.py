@@ -46,6 +46,8 @@ class Loss(ABC):
         Lipschitz constant L of l; infinite where there is none.
     smoothness : float
         Lipschitz constant of l'; infinite where l has a kink.
+    rounds : bool
+        Whether it has a kink that can be rounded off, over a width (`rounded_slope`).
     joint : bool
         Whether it is a loss of the scores of all classes at once, which are the last axis of all
         arrays then (`Softmax`); else each class has a loss of its own.
@@ -54,6 +56,7 @@ class Loss(ABC):
     name: ClassVar[str]
     task: ClassVar[Literal["classification", "regression"]]
     lipschitz: ClassVar[float]
+    rounds: ClassVar[bool] = False
     joint: ClassVar[bool] = False
 
     @property
@@ -116,6 +119,18 @@ class Loss(ABC):
     @abstractmethod
     def u(self, z: Array, y: Array) -> Array:
         """Return −l'(z), or minus a subgradient where l has a kink."""
+
+    def rounded_slope(self, z: Array, y: Array, width: Array) -> Array:
+        """Return −l' of l with its kink rounded off: a dual variable of l itself."""
+        raise NotImplementedError(f"no kink of {self.name!r} is rounded off")
+
+    def rounded_curvature(self, z: Array, y: Array, width: Array) -> Array:
+        """Return l'' of the same, above zero everywhere."""
+        raise NotImplementedError(f"no kink of {self.name!r} is rounded off")
+
+    def from_kink(self, z: Array, y: Array) -> Array:
+        """Return how far z is from the kink."""
+        raise NotImplementedError(f"no kink of {self.name!r} is rounded off")
 
     def table(
         self,

@@ -30,6 +30,7 @@ class Hinge(MarginLoss):
     name: ClassVar[str] = "hinge"
     lipschitz: ClassVar[float] = 1.0
     smoothness: ClassVar[float] = math.inf
+    rounds: ClassVar[bool] = True
 
     def value(self, z: Array, y: Array) -> Array:
         """Return max(0, 1 − yz)."""
@@ -51,6 +52,19 @@ class Hinge(MarginLoss):
     def u(self, z: Array, y: Array) -> Array:
         """Return y where yz < 1, else 0."""
         return np.where(y * z < 1.0, y, 0.0)
+
+    def rounded_slope(self, z: Array, y: Array, width: Array) -> Array:
+        """Return yσ((1 − yz)/g), the slope of g·log(1 + e^{(1 − yz)/g}) for a width g."""
+        return np.asarray(y * expit((1.0 - y * z) / width))
+
+    def rounded_curvature(self, z: Array, y: Array, width: Array) -> Array:
+        """Return σ(1 − σ)/g."""
+        share = expit((1.0 - y * z) / width)
+        return np.asarray(share * (1.0 - share) / width)
+
+    def from_kink(self, z: Array, y: Array) -> Array:
+        """Return |1 − yz|."""
+        return np.abs(1.0 - y * z)
 
     def dual_step(self, alpha: Array, z: Array, y: Array, q: Array | float) -> Array:
         """Return y·clip(yα + (1 − yz)/q, 0, 1)."""

@@ -22,7 +22,12 @@ CUTS = {
     "columns": "every party has all samples, and every feature is at one party",
     "whole": "one party has the whole table",
 }
-LOSSES = {"any": "any", "smooth": "smooth ones", "kinks": "those with kinks"}
+LOSSES = {
+    "any": "any",
+    "smooth": "smooth ones",
+    "rounded": "smooth ones and hinge",
+    "kinks": "those with kinks",
+}
 _KINDS = {float: "number", int: "whole number", str: "text", bool: "true or false"}
 
 

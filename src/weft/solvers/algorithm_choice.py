@@ -306,7 +306,8 @@ def _check_loss(algorithm: Algorithm, settings: Settings) -> None:
             f"solver '{name}' needs a loss whose slope or curvature is bounded, unlike "
             f"'{settings.loss}'; use {able}"
         )
-    if algorithm.losses == "smooth" and not smooth:
+    trained = smooth or (algorithm.losses == "rounded" and loss.rounds)
+    if algorithm.losses in ("smooth", "rounded") and not trained:
         able = recommended(lambda other: other.losses == "kinks").name
         raise ConfigError(
             f"solver '{name}' needs a smooth loss, but '{settings.loss}' has a kink; use "

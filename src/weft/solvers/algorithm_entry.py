@@ -48,7 +48,8 @@ class Algorithm:
         party has all samples, and every feature is at one party. ``whole``: one party has the
         whole table.
     losses
-        ``any``, ``smooth`` ones only, or only those with ``kinks``.
+        ``any``, ``smooth`` ones only, smooth ones and those whose kink can be ``rounded`` off, or
+        only those with ``kinks``.
     weighs_samples
         Whether samples may have weights and offsets of their own.
     offsets
@@ -124,7 +125,7 @@ class Algorithm:
     options: type[msgspec.Struct] = NoOptions
     reads: tuple[str, ...] = ()
     cut: Cut = "any"
-    losses: Literal["any", "smooth", "kinks"] = "any"
+    losses: Literal["any", "smooth", "rounded", "kinks"] = "any"
     weighs_samples: bool = False
     offsets: bool = False
     any_curvature: bool = False

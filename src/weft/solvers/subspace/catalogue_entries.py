@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from weft.errors import ConfigError
 from weft.guards.terms import Terms
 from weft.matching.party_view import PartyView
 from weft.solvers.algorithm_entry import Algorithm, bounds
@@ -114,6 +115,15 @@ def _beyond_terms(settings: Settings, terms: Terms, view: PartyView) -> str:
     return norms_beyond_terms(safe, terms, view)
 
 
+def _check_rounded(settings: Settings) -> None:
+    """Refuse a free intercept where the loss has a kink, as cutting planes do."""
+    if not settings.penalize_intercept and not settings.make_loss().smooth:
+        raise ConfigError(
+            f"solver '{settings.solver}' penalises the intercept of loss '{settings.loss}', which "
+            "has a kink; set penalize_intercept = true, or use a smooth loss"
+        )
+
+
 _subspace = partial(
     Algorithm,
     party=SubspaceParty,
@@ -179,9 +189,10 @@ SUBSPACE = (
     _subspace(
         SPAN_NEWTON,
         SpanNewtonCoordinator,
-        about="Newton's method in the span of all vectors; smooth losses, parties come and go",
+        about="Newton's method in the span of all vectors, where parties come and go",
         reads=("patience", "when_missing"),
-        losses="smooth",
+        losses="rounded",
+        check=_check_rounded,
         weighs_samples=True,
         any_curvature=True,
         free_intercept=True,

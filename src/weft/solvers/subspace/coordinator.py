@@ -339,8 +339,10 @@ class SpanNewtonCoordinator(SubspaceCoordinator):
         exchange = subspace.exchange
         if exchange.most_directions >= LEAST_DIRECTIONS:
             return SpanNewton(subspace)
+        kinks = not exchange.settings.make_loss().smooth
+        instead = "cutting planes" if kinks else "L-BFGS"
         exchange.notes.append(
             "some party counts too few samples to tell second moments of "
-            f"{LEAST_DIRECTIONS} vectors under min_batch: directions come from L-BFGS instead"
+            f"{LEAST_DIRECTIONS} vectors under min_batch: directions come from {instead} instead"
         )
-        return Lbfgs(subspace)
+        return CuttingPlanes(subspace) if kinks else Lbfgs(subspace)

@@ -25,7 +25,7 @@ from weft.solvers.subspace.ask_until_answered import (
     RepeatedAsking,
 )
 from weft.solvers.subspace.class_fold_problems import Problems
-from weft.solvers.subspace.loss_table_limit import most_directions, most_steps
+from weft.solvers.subspace.loss_table_limit import most_directions, most_steps, weighing
 from weft.solvers.subspace.messages import (
     FOLLOW,
     DualsReply,
@@ -107,7 +107,11 @@ class ExchangeState(RepeatedAsking):
         #: Points at which losses may be asked for at once.
         self.most_steps = min(most_steps(n, holdings.terms.min_batch) for n in samples)
         #: Vectors of which second moments may be asked for.
-        self.most_directions = min(most_directions(n, holdings.terms.min_batch) for n in samples)
+        least, kinks = holdings.terms.min_batch, not settings.make_loss().smooth
+        weigh = [weighing(n, kinks=kinks) for n in samples]
+        self.most_directions = min(most_directions(n, least) for n in weigh)
+        #: Widths over which kinks are rounded off (problems); None: slopes are those of the loss.
+        self.rounding: Floats | None = None
         #: Those that the last search brought (vectors × vectors × problems), if any.
         self.moments: Floats | None = None
         self._speakers = CohortSpeakers(holdings, labelled=True)
@@ -118,6 +122,9 @@ class ExchangeState(RepeatedAsking):
     def steepest(self) -> float:
         """The largest curvature of the mean loss, or about that where l'' has no bound."""
         bounds = self.bounds
+        if self.rounding is not None:
+            # σ(1 − σ) is a quarter at most.
+            return bounds.weight * self.mean_square / (4.0 * float(self.rounding.min()))
         bend = self.settings.make_loss().curvature_below(bounds.label, bounds.label)
         return bounds.weight * bend * self.mean_square
 

@@ -27,6 +27,15 @@ def most_steps(samples: int, min_batch: int) -> int:
 MOST_DIRECTIONS = 64
 
 
+#: Of so many samples one counts where only those next to a kink weigh much.
+_PER_KINK = 16
+
+
+def weighing(samples: int, *, kinks: bool) -> int:
+    """How many samples weigh in second moments, where the loss may have kinks."""
+    return max(samples // _PER_KINK, min(samples, 1)) if kinks else samples
+
+
 def most_directions(samples: int, min_batch: int) -> int:
     """Vectors of whose products, of so many samples, a party tells second moments.
 

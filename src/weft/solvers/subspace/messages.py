@@ -129,10 +129,14 @@ class DualsRequest(MoveRequest):
 
     ``send`` names the cohorts whose dual vectors others need, who have no labels; None: none. With
     ``later``, its part of the vectors is told when everyone is asked for that (`FollowRequest`).
+    With ``rounding``, slopes and second moments are those of a loss without its kink.
     """
 
     send: Annotated[Flags | None, _SPEAKS] = None
     later: Annotated[bool, record("whether vectors are told later", alike=True)] = False
+    rounding: Annotated[
+        Floats | None, coefficients("over which width kinks are rounded off", "problems")
+    ] = None
     v_pads: PadLinks | None = None
     alpha_pads: PadLinks | None = None
 

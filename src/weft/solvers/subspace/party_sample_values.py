@@ -17,6 +17,7 @@ from weft.solvers.subspace.class_fold_problems import ALWAYS, Problems
 from weft.solvers.subspace.loss_kinks import Kinks
 from weft.solvers.subspace.party_vectors import Vectors, add_scaled, combined, padded
 from weft.solvers.subspace.product_rounding import in_few_digits
+from weft.solvers.subspace.rounded_kinks import rounded_weights
 from weft.sums.party_contribution import Wire
 
 #: How many times the samples that must change may change along, at first and at most.
@@ -70,7 +71,11 @@ class Rows:
         self._chosen = view.counted_rows
         self._counted = np.flatnonzero(view.counted_rows)
         zeros = np.zeros((view.n_rows, problems.width))
-        self._remembers = settings.solver == "cutting-planes" or settings.hands_over
+        # Mixtures of dual vectors are for cutting planes, which stand in for others too.
+        self._remembers = not self._loss.smooth or settings.hands_over
+        #: Widths over which kinks are rounded off, per problem; None: they are not.
+        self.rounding: Floats | None = None
+        self._least = view.min_batch
         #: The dual vectors of the vectors after the anchor, one for all groups of rows.
         self._duals: list[Floats] = []
         self.alpha = zeros
@@ -159,6 +164,8 @@ class Rows:
         return np.hstack(found) if found else np.zeros((len(self._z), 0))
 
     def _slopes(self, z: Floats) -> Floats:
+        if self.rounding is not None:
+            return self._loss.rounded_slope(z, self._labels, self.rounding)
         slopes = self._loss.u(self._problems.by_class(z), self._truth)
         return slopes.reshape(z.shape)
 
@@ -261,9 +268,20 @@ class Rows:
         l'' is that at a step on the way from the point to the target.
         """
         z = self._mixed(np.stack([1.0 - step, step]))
-        bend = self._trained(self._weighed(self._loss.curvature(z, self._labels)))
+        bend = self._trained(self._weighed(self._bend(z)))
         found = self.vectors.moments(bend, self._counted)
         return found[np.triu_indices(len(found))] / self._n_samples
+
+    def _bend(self, z: Floats) -> Floats:
+        """l'', where a kink is rounded off with so many samples next to it as moments need."""
+        if self.rounding is None:
+            return self._loss.curvature(z, self._labels)
+        held = len(self.vectors)
+        least = 0 if self._least == 1 else self._least * held * (held + 1) // 2
+        used = self._trained(np.ones_like(z))[self._counted] > 0.0
+        return rounded_weights(
+            self._loss, z, self._labels, self.rounding, self._counted, used, least
+        )
 
     def _trained(self, a: Floats) -> Floats:
         return a if self._training is None else np.where(self._training, a, 0.0)

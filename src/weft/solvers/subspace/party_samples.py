@@ -14,7 +14,12 @@ from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
 from weft.solvers.subspace.dual_vector_min_batch import Guard, ToldVectors
 from weft.solvers.subspace.held_out_scores import HeldOutScores
-from weft.solvers.subspace.loss_table_limit import MOST_STEPS, most_directions, most_steps
+from weft.solvers.subspace.loss_table_limit import (
+    MOST_STEPS,
+    most_directions,
+    most_steps,
+    weighing,
+)
 from weft.solvers.subspace.measurement_limit import MeasurementLimit
 from weft.solvers.subspace.messages import (
     CloseReply,
@@ -70,7 +75,8 @@ class SampleSide:
         self._problems, self._scoring = problems, settings.scoring
         self._rows, self._features, self._wires = rows, features, wires
         self._largest_dual = context.bounds.alpha / 2
-        self._piecewise = not settings.make_loss().smooth
+        loss = settings.make_loss()
+        self._piecewise, self._rounds = not loss.smooth, loss.rounds
         self.guard = Guard.of(context, settings, rows, wires.duals)
         self._told_before = ToldVectors.of(context, settings, rows)
         self._noise = VectorNoise.of(context, settings, wires.vectors)
@@ -156,9 +162,21 @@ class SampleSide:
 
     # ── search and gather ─────────────────────────────────────────────────────────────────
 
+    def _round(self, message: DualsRequest) -> None:
+        """Take slopes of the loss as it is, or with its kink rounded off."""
+        width = message.rounding
+        if width is not None:
+            if not (self._tells_moments and self._rounds):
+                raise malformed("rounding", f"is for '{SPAN_NEWTON}' and losses with a kink")
+            sized(width, "rounding", self._problems.width)
+            if not (np.isfinite(width) & (width > 0.0)).all():
+                raise malformed("rounding", "has a width that is not above zero")
+        self._rows.rounding = width
+
     def take_search(self, message: SearchRequest) -> None:
         """Aim at the target, and make dual vectors at guessed steps on the way there."""
         self._steps(message.steps, "steps", 2, self._problems.width)
+        self._round(message)
         self._move(message.moved)
         target = self._take_z(message)
         if self._searches < 1:
@@ -190,7 +208,8 @@ class SampleSide:
             duals = np.hstack([duals, self._rows.ascended(message.ascent.curvature)])
             shares = np.concatenate([shares, _shares(np.ones((1, width)))])
         # Slopes of a piecewise linear loss are whole numbers, which travel as they are.
-        self._collect(duals, shares, exact=self._piecewise and message.ascent is None)
+        exact = self._piecewise and message.ascent is None and message.rounding is None
+        self._collect(duals, shares, exact=exact)
         self._due = message.later
 
     def tell_search(self, message: SearchRequest) -> SearchReply:
@@ -220,7 +239,10 @@ class SampleSide:
             )
         if not len(message.at):
             raise malformed("moments", "are asked for at no step")
-        if vectors > most_directions(int(view.counted_rows.sum()), view.min_batch):
+        if self._piecewise and message.rounding is None:
+            raise malformed("rounding", "is missing where a loss with a kink has no curvature")
+        weigh = weighing(int(view.counted_rows.sum()), kinks=self._piecewise)
+        if vectors > most_directions(weigh, view.min_batch):
             raise ProtocolError(
                 f"a message asks for second moments of {vectors} vectors, which are too many for "
                 f"the samples counted here and min_batch = {view.min_batch}"
@@ -229,6 +251,7 @@ class SampleSide:
 
     def take_gather(self, message: GatherRequest) -> None:
         """Make dual vectors at some steps, or what the Hessian makes of a direction."""
+        self._round(message)
         self._go_there(message)
         width = self._problems.width
         if message.direction is not None:

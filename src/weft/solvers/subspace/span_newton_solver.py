@@ -16,6 +16,7 @@ import numpy as np
 from weft.array_types import Floats, Ints
 from weft.solvers.subspace.lbfgs_solver import STEPS, inherit_and_search
 from weft.solvers.subspace.lower_bound import Bounding
+from weft.solvers.subspace.product_rounding import FINEST
 from weft.solvers.subspace.subspace_algebra import Subspace
 
 #: Where second moments of fewer vectors may be told, this is no better than L-BFGS.
@@ -39,6 +40,9 @@ _FLAT = 1e-11
 _CONVEX = 1.2
 #: Share of P below which a change of it means nothing.
 _ROUNDING = 1e-12
+#: What share of the gap a kink that is rounded off may cost, and of the gap that is wanted; and
+#: the least share of its width that is left after one iteration.
+_LOST, _LOST_AT_LAST, _SHARPEST = 0.1, 0.2, 0.25
 
 
 @dataclass
@@ -73,6 +77,11 @@ class SpanNewton:
         #: From where the last guess was to where, if both gradients are there.
         self._between: Floats | None = None
         self._reach = np.ones(width)
+        #: 1/N Σ l at the last guess.
+        self._guessed: Floats = np.full(width, np.inf)
+        if not subspace.exchange.settings.make_loss().smooth:
+            # So far is every sample from its kink at w = 0.
+            subspace.exchange.rounding = np.full(width, subspace.exchange.bounds.label)
 
     def turn(self) -> None:
         """All vectors bound P* at another λ too."""
@@ -86,6 +95,7 @@ class SpanNewton:
         newest = subspace.count - new
         mixture = self._bounding.take(new)
         mixture = self._bounding.bracket(newest, mixture)
+        self._sharpen(newest)
         at = subspace.point if self._at is None else subspace.padded(self._at)
         direction = self._direction(newest, at)
         steps = self._steps()
@@ -98,6 +108,7 @@ class SpanNewton:
         )
         subspace.mixture = mixture
         there = subspace.point + self._reach * direction
+        self._guessed = subspace.risks[_GUESS]
         self._learn(newest)
         self._between, self._at = there - at, there
         self._move(primal, steps)
@@ -110,6 +121,26 @@ class SpanNewton:
         """Take over α of HyFDCA, and search the way to w of the best mixture with it."""
         inherit_and_search(self._subspace, self._bounding)
         self._at = self._between = None
+
+    # ── a kink that is rounded off ────────────────────────────────────────────────────────
+
+    def _sharpen(self, newest: int) -> None:
+        """Round the kink off over less, as the gap falls.
+
+        By how much the cut at the guess lies below the losses there is what rounding costs, about
+        the square of the width times the samples next to the kink.
+        """
+        subspace, exchange = self._subspace, self._subspace.exchange
+        if exchange.rounding is None or self._at is None:
+            return
+        at, vector = subspace.padded(self._at), subspace.unit(newest)
+        lost = self._guessed - (subspace.offsets[newest] - subspace.inner(vector, at))
+        primal = np.abs(subspace.primal)
+        wanted = (exchange.settings.gap or FINEST) * primal
+        left = np.where(np.isfinite(subspace.dual), primal - subspace.dual, primal)
+        bearable = np.maximum(_LOST * left, _LOST_AT_LAST * wanted)
+        less = np.sqrt(bearable / np.maximum(lost, _ROUNDING * primal))
+        exchange.rounding = exchange.rounding * np.clip(less, _SHARPEST, 1.0)
 
     # ── directions ────────────────────────────────────────────────────────────────────────
 

@@ -48,6 +48,8 @@ class Subspace:
         Coefficients of the best w found.
     risk
         1/N Σ l at the point, per problem.
+    risks
+        The same at the steps of the last search (steps × problems); infinite: not asked.
     offsets
         o of every vector (vectors × problems); of the anchor and of Hessian vectors, zero.
     dual
@@ -75,6 +77,7 @@ class Subspace:
         self.intercepts[FREE:] = 1.0
         self.range = self._any_intercept()
         self.risk: Floats = np.full(width, np.inf)
+        self.risks: Floats = np.zeros((0, width))
         self.dual: Floats = np.full(width, -np.inf)
         self._stay: Floats = np.stack([np.ones(width), np.zeros(width)])
         #: Shares of point and target in the step that the parties have not been told of.
@@ -253,7 +256,7 @@ class Subspace:
         self._target = target
         if len(offsets):
             self._coming = (offsets, cross)
-        self._risks, self._steps = risks, steps
+        self.risks, self._steps = risks, steps
         here, cross_, there = (
             self.paid(self.point, self.point),
             self.paid(self.point, target),
@@ -269,7 +272,7 @@ class Subspace:
         every = np.arange(self.width)
         shares = self._steps[chosen, :, every].T
         self.point = shares[0] * self.point + shares[1] * self._target
-        self.risk = self._risks[chosen, every]
+        self.risk = self.risks[chosen, every]
         self._moved = shares
 
     def gather(self) -> None:

@@ -1,0 +1,184 @@
+"""Newton's method in the span for the hinge loss, whose kink is rounded off on the way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.svm import LinearSVC
+
+from weft.data import SPLITS, Table
+from weft.errors import ConfigError, ProtocolError
+from weft.federation.local_federation import Federation, Preprocessing
+from weft.guards import Terms
+from weft.losses import get_loss
+from weft.solvers.settings import Settings
+from weft.solvers.subspace.loss_table_limit import weighing
+from weft.solvers.subspace.messages import SearchRequest
+from weft.solvers.subspace.party_sample_values import Rows
+from weft.solvers.subspace.rounded_kinks import rounded_weights
+
+HOW = Preprocessing(intercept=True)
+LAM = 1e-4
+HINGE = get_loss("hinge")
+
+
+@pytest.fixture(scope="module")
+def table():
+    random = np.random.default_rng(3)
+    # Columns of very different lengths: many iterations.
+    block = random.standard_normal((2700, 12)) * np.geomspace(0.05, 2.0, 12)
+    labels = np.where(block @ random.standard_normal(12) + random.logistic(size=2700) > 0, 1, -1)
+    ids = np.arange(2700).astype(str).astype(object)
+    features = np.array([f"x{j}" for j in range(12)], dtype=object)
+    return Table(ids, features, block, labels, task="classification", name="lengths")
+
+
+@pytest.fixture(scope="module")
+def best(table):
+    """P* by liblinear, on the pooled table with a constant column: an upper bound on it."""
+    block = np.hstack([table.block, np.ones((len(table.block), 1))])
+    model = LinearSVC(
+        loss="hinge",
+        dual=True,
+        C=1.0 / (LAM * len(block)),
+        fit_intercept=False,
+        tol=1e-6,
+        max_iter=200_000,
+        random_state=0,
+    )
+    w = model.fit(block, table.labels).coef_[0]
+    return float(np.maximum(1.0 - table.labels * (block @ w), 0.0).mean() + 0.5 * LAM * w @ w)
+
+
+def trained(table, solver="span-newton", terms=None, **more):
+    split = SPLITS["grid"](table, k=3, q=3)
+    settings = Settings(**{"lam": LAM, "loss": "hinge", "solver": solver, "gap": 1e-3, **more})
+    terms = terms or Terms(ciphers=(settings.cipher,), min_batch=1)
+    return Federation(split.parties, HOW, terms=terms).train(settings)
+
+
+@pytest.fixture(scope="module")
+def everyone(table):
+    return trained(table, cipher="pad")
+
+
+def test_certificates_hold_at_every_iteration(everyone, best):
+    assert everyone.result.certificate.gap <= 1e-3
+    assert not any("instead" in note for note in everyone.result.notes)
+    for record in everyone.result.history:
+        assert record.dual <= best * (1 + 1e-9)
+        assert record.primal >= best * (1 - 1e-5)
+    (primal,) = everyone.result.certificate.primal
+    assert primal == pytest.approx(best, rel=1e-3)
+
+
+def test_it_is_the_same_model_where_parties_come_and_go(table, everyone):
+    some = trained(table, cipher="pad", participation=0.5)
+    np.testing.assert_array_equal(some.model.coef, everyone.model.coef)
+    assert some.result.certificate == everyone.result.certificate
+
+
+def test_it_takes_fewer_phases_than_cutting_planes(table, everyone):
+    theirs = trained(table, "cutting-planes", cipher="plain")
+    assert len(everyone.result.history) <= 0.7 * len(theirs.result.history)
+
+
+def test_slopes_of_the_rounded_loss_are_those_of_its_value():
+    """Against differences of g·log(1 + e^{(1 − yz)/g}), and within the domain of the hinge loss."""
+    z, y, width = np.linspace(-3.0, 5.0, 41), np.array([[1.0], [-1.0]]), np.array([0.3])
+    step = 1e-5
+
+    def value(z):
+        return width * np.logaddexp(0.0, (1.0 - y * z) / width)
+
+    slope = (value(z - step) - value(z + step)) / (2 * step)
+    np.testing.assert_allclose(HINGE.rounded_slope(z, y, width), slope, atol=1e-8)
+    bend = (value(z - step) - 2 * value(z) + value(z + step)) / step**2
+    np.testing.assert_allclose(HINGE.rounded_curvature(z, y, width), bend, atol=1e-4)
+    assert (np.abs(HINGE.conjugate(HINGE.rounded_slope(z, y, width), y)) <= 1.0).all()
+
+
+def test_widths_grow_until_enough_samples_are_within():
+    z = np.linspace(0.0, 2.0, 201)[:, None]
+    counted, labels = np.arange(101, 201), np.ones_like(z)
+    used, narrow = np.ones((100, 1), bool), np.array([1e-9])
+    weights = rounded_weights(HINGE, z, labels, narrow, counted, used, 40)
+    heavy = weights[counted] >= 0.75 * weights.max()
+    assert 40 <= heavy.sum() < 100
+    # A width that is wide enough stays.
+    wide = rounded_weights(HINGE, z, labels, np.array([0.5]), counted, used, 40)
+    np.testing.assert_array_equal(wide, HINGE.rounded_curvature(z, labels, np.array([0.5])))
+    with pytest.raises(ProtocolError, match="second moments of too few samples"):
+        rounded_weights(HINGE, z, labels, narrow, counted, used, 101)
+    # Samples that a fold leaves out do not count.
+    used[50:] = False
+    with pytest.raises(ProtocolError, match="second moments of too few samples"):
+        rounded_weights(HINGE, z, labels, narrow, counted, used, 51)
+
+
+def test_a_coordinator_that_asks_for_next_to_no_width_gets_moments_of_enough_samples(
+    table, best, monkeypatch
+):
+    """``min_batch`` samples for every moment weigh three quarters of the most, or more."""
+    seen = []
+    bend = Rows._bend
+
+    def kept(self, z):
+        found = bend(self, z)
+        if len(self._counted):
+            weights, held = found[self._counted, 0], len(self.vectors)
+            seen.append(((weights >= 0.75 * weights.max()).sum(), held * (held + 1) // 2))
+        return found
+
+    monkeypatch.setattr(Rows, "_bend", kept)
+    monkeypatch.setattr("weft.solvers.subspace.coordinator.LEAST_DIRECTIONS", 4)
+    monkeypatch.setattr("weft.solvers.subspace.span_newton_solver._BETWEEN_DROPS", 1)
+    monkeypatch.setattr(
+        "weft.solvers.subspace.round_trips.SearchRequest",
+        lambda **fields: SearchRequest(**{**fields, "rounding": np.array([1e-9])}),
+    )
+    terms = Terms(ciphers=("plain",), min_batch=2)
+    run = trained(table, cipher="plain", terms=terms, iterations=4)
+    assert all(record.dual <= best for record in run.result.history)
+    assert len(seen) >= 6
+    for heavy, moments in seen:
+        assert heavy >= 2 * moments
+
+
+def test_few_samples_next_to_the_kink_leave_it_to_cutting_planes(table):
+    run = trained(table, cipher="plain", terms=Terms(ciphers=("plain",), min_batch=2), gap=0.3)
+    assert any("directions come from cutting planes" in note for note in run.result.notes)
+    assert run.result.certificate.gap <= 0.3
+    assert [weighing(n, kinks=True) for n in (0, 1, 900)] == [0, 1, 56]
+
+
+@pytest.mark.parametrize("width", [0.0, -1.0, np.inf, np.nan])
+def test_a_party_refuses_widths_that_are_none(table, monkeypatch, width):
+    monkeypatch.setattr(
+        "weft.solvers.subspace.round_trips.SearchRequest",
+        lambda **fields: SearchRequest(**{**fields, "rounding": np.array([width])}),
+    )
+    with pytest.raises(ProtocolError, match="width that is not above zero"):
+        trained(table, cipher="plain")
+
+
+def test_parties_of_another_solver_round_nothing_off(table, monkeypatch):
+    monkeypatch.setattr(
+        "weft.solvers.subspace.round_trips.SearchRequest",
+        lambda **fields: SearchRequest(**{**fields, "rounding": np.array([1.0])}),
+    )
+    with pytest.raises(ProtocolError, match="is for 'span-newton'"):
+        trained(table, "cutting-planes", cipher="plain")
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"loss": "absolute"}, "has a kink; use 'cutting-planes'"),
+        ({"penalize_intercept": False}, "penalises the intercept of loss 'hinge'"),
+        ({"class_weight": "balanced"}, "lets all samples weigh the same"),
+    ],
+)
+def test_what_is_not_rounded_off_is_refused(table, more, why):
+    with pytest.raises(ConfigError, match=why):
+        trained(table, cipher="plain", **more)
