@@ -89,6 +89,7 @@ ATTACKS = {
     "72": ("labels from losses of sealed runs, by made-up columns", "party that submits runs"),
     "73": ("labels from one sealed model over own columns, by a lattice", "reader, a party"),
     "32": ("others' contributions to a sum, with one holder's keys", "coordinator and a party"),
+    "76": ("a row from two sealed models, by a column that is large in it", "reader, a party"),
     "74": ("outcomes of a site from the intercept of its own", "reader of the model"),
     "75": ("cells from joint predictions under several models", "party that asks for scores"),
 }

@@ -72,6 +72,7 @@ from weft.solvers.sealed.ring_products import (
     mask_cells,
     transposed_products,
 )
+from weft.solvers.sealed.rows_behind_columns import refuse_lone_rows
 from weft.solvers.sealed.share_arithmetic import (
     SharedVector,
     combined,
@@ -207,8 +208,16 @@ class SealedParty(WeightedSlopeShares):
         told = told_by_model(table, self._party, classes, labelled=labelled)
         if not context.wide_models:
             refuse_wide(told)
+            if context.min_batch > 1:
+                self._check_columns(table, cells)
         self._check_weights(told)
         context.foresee_models(told)
+
+    def _check_columns(self, table: WholeTable, cells: Floats) -> None:
+        counted = np.zeros(len(cells), bool)
+        counted[self._counted] = True
+        lam = min(self._lambdas)
+        refuse_lone_rows(table, self._party, cells, counted, loss=self._loss, lam=lam)
 
     def _mask_table(self, message: TablesRequest) -> TablesReply:
         block, self._block = self._block, None
