@@ -37,6 +37,7 @@ class Anything(Message):
     number: Annotated[int | None, _ANY] = None
     size: Annotated[float | None, _ANY] = None
     flag: Annotated[bool | None, _ANY] = None
+    usual: Annotated[int, _ANY] = 7
 
 
 def phase_of(name):
@@ -174,6 +175,7 @@ messages = st.builds(
     number=st.none() | st.integers(0, 9),
     size=st.none() | st.floats(),
     flag=st.none() | st.booleans(),
+    usual=st.integers(6, 8),
 )
 
 

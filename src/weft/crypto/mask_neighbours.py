@@ -32,7 +32,7 @@ class Sharers:
     _found: dict[int, list[int] | None] = field(default_factory=dict, init=False, repr=False)
 
     def neighbours(self, party: int) -> list[int] | None:
-        """With whom a party shares masks; None: it is not one of them.
+        """With whom a party shares masks, rising; None: it is not one of them.
 
         The parties form a ring; each shares a mask with its nearest neighbours, so that all
         masks cancel in the sum over everyone, and in no smaller one.
@@ -48,7 +48,7 @@ class Sharers:
             return None
         reach = n // 2 if n <= FEW else NEIGHBOURS
         offsets = sorted({o % n for o in range(-reach, reach + 1)} - {0})
-        return [int(self.numbers[(at + offset) % n]) for offset in offsets]
+        return sorted(int(self.numbers[(at + offset) % n]) for offset in offsets)
 
 
 def attendance(parties: int, numbers: list[int]) -> NDArray[np.uint8]:

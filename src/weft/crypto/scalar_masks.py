@@ -11,7 +11,7 @@ message. Parties that were asked different things have masks that do not cancel.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect
 from hashlib import shake_256
 from typing import Any
 
@@ -30,8 +30,8 @@ from weft.protocol.message import SCALAR_BYTES
 from weft.protocol.message_bytes import Question
 
 _WIDTH = SCALAR_BYTES
-#: From so many scalars on, arrays are quicker than Python's whole numbers.
-_MANY = 64
+#: From so many numbers on that are added, arrays are quicker than Python's whole numbers.
+_MANY = 48
 
 
 class Masks:
@@ -112,15 +112,18 @@ class Masks:
         if not enough:
             self._refuse(question.field, len(over.numbers))
         name = question.mark() + over.mark
-        if count > _MANY:
-            return self._many(neighbours, name, count)
+        size = _WIDTH * count
+        streams = [shake_256(self._shared(n).reveal() + name).digest(size) for n in neighbours]
+        # Neighbours rise: those whose masks are subtracted come first.
+        below = bisect(neighbours, self._party)
+        if count * len(streams) > _MANY:
+            limbs = unpacked(b"".join(streams)).reshape(-1, count, 3)
+            return whole_numbers(limbs[below:].sum(axis=0) - limbs[:below].sum(axis=0))
         total = [0] * count
-        for peer in neighbours:
-            stream = shake_256(self._shared(peer).reveal() + name).digest(_WIDTH * count)
-            sign = 1 if peer > self._party else -1
+        for number, stream in enumerate(streams):
             for place in range(count):
-                drawn = stream[_WIDTH * place : _WIDTH * (place + 1)]
-                total[place] += sign * int.from_bytes(drawn, "big")
+                drawn = int.from_bytes(stream[_WIDTH * place : _WIDTH * (place + 1)], "big")
+                total[place] += drawn if number >= below else -drawn
         return total
 
     def words(self, label: str, *shape: int) -> Words:
@@ -139,14 +142,6 @@ class Masks:
             drawn = seeded_words(seed.reveal(), label, *shape)
             total = total + drawn if peer > self._party else total - drawn
         return total
-
-    def _many(self, neighbours: Iterable[int], name: bytes, count: int) -> list[int]:
-        """The same, which is quicker where there are hundreds."""
-        total = np.zeros((count, 3), np.int64)
-        for peer in neighbours:
-            stream = unpacked(shake_256(self._shared(peer).reveal() + name).digest(_WIDTH * count))
-            total += stream if peer > self._party else -stream
-        return whole_numbers(total)
 
     def pair_seed(self, peer: int) -> bytes:
         """What masks under sums are made of that this party shares with another."""

@@ -308,7 +308,7 @@ class LocalChannel(Channel):
         handler = self._handlers.get(party)
         if handler is None:
             return None, 0.0, Failure("unknown", "no such party")
-        start, worked = perf_counter(), self._clock()
+        start, worked = 0.0 if self._timeout is None else perf_counter(), self._clock()
         reply: Message | None = None
         failure: Failure | None = None
         try:

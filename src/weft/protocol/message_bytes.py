@@ -46,7 +46,9 @@ def pack(message: Fields) -> bytes:
         if type(held) in _PLAIN:
             fields[name] = ("v", held)
             continue
-        value = held.to_host() if isinstance(held, OnDevice) else held
+        # Most that is left are arrays, and to ask an abstract class takes longer than to pack one.
+        array = type(held) is np.ndarray
+        value = held.to_host() if not array and isinstance(held, OnDevice) else held
         if isinstance(value, np.ndarray):
             if value.dtype.kind not in _KINDS:
                 raise ProtocolError(f"field '{name}' holds {value.dtype}, which cannot travel")

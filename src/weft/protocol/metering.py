@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
-from itertools import compress
-from operator import is_not
 from time import thread_time
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from msgspec.structs import astuple
@@ -102,7 +100,9 @@ def size_of(message: Message | Part) -> int:
     total = 0
     values = astuple(message)
     # Exact types first: this runs for every message of thousands of parties.
-    for value in compress(values, map(is_not, values, _defaults(type(message)))):
+    for value in values:
+        if value is None:
+            continue
         kind = type(value)
         if kind is int or kind is float or kind is bool:
             total += 8
@@ -112,6 +112,9 @@ def size_of(message: Message | Part) -> int:
             total += value.nbytes
         else:
             total += size_of(value) if isinstance(value, Part) else size_of_value(value)
+    for place, default, size in _unsaid(type(message)):
+        if values[place] is default:
+            total -= size
     return total
 
 
@@ -123,8 +126,13 @@ def size_of_value(value: Value) -> int:
 
 
 @cache
-def _defaults(kind: type[Message] | type[Part]) -> tuple[object, ...]:
-    return tuple(each.default for each in declared(kind))
+def _unsaid(kind: type[Message] | type[Part]) -> tuple[tuple[int, Value, int], ...]:
+    """Where a default is a value, which does not travel: that value, and its bytes."""
+    return tuple(
+        (place, cast("Value", field.default), size_of_value(cast("Value", field.default)))
+        for place, field in enumerate(declared(kind))
+        if not field.required and field.default is not None
+    )
 
 
 # ── encryption ─────────────────────────────────────────────────────────────────────────

@@ -122,7 +122,7 @@ class News:
 
     def __call__(self, slots: Slots | None, values: NDArray[Any]) -> bool:
         """Whether these values are new; what comes first is, unless it is zero."""
-        if self._last is None and not values.any():
+        if self._last is None and not np.count_nonzero(values):
             return False
         where = None if slots is None else slots.tobytes()
         mark = hash((where, values.shape, values.tobytes()))

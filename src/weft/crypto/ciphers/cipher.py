@@ -304,7 +304,7 @@ class Cipher(ABC):
     def _newest_of(self, marks: PadIds, sent: Outgoing) -> PadIds:
         """The newest pad id that each mark stands for."""
         several = (marks & SIGN) != 0
-        if not several.any():
+        if not np.count_nonzero(several):
             return marks
         knots = self.knots(None if sent.pads is None else sent.pads.chain_sets, sent.kind)
         newest = marks.copy()

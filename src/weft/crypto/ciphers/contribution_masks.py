@@ -162,9 +162,9 @@ def carried_by(
         it puts into a sum that does not hold that would show by itself.
     """
     leads = place.leads
-    if place.again != (last > 0) or (leads & (newest < np.uint64(last))).any():
+    if place.again != (last > 0) or np.count_nonzero(leads & (newest < np.uint64(last))):
         refuse_older()
-    if (leads & (newest >= np.uint64(base))).any():
+    if np.count_nonzero(leads & (newest >= np.uint64(base))):
         raise ProtocolError("a request wants a pad taken off that is not older than itself")
     mine: PadIds = np.where(leads, told, place.ahead + np.uint64(base))
     return mine

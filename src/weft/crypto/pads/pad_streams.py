@@ -299,8 +299,9 @@ class Streams:
 def _in_field(tags: Words) -> Words:
     """Tags modulo their prime, where 2^61 is one: a division would take as long as the cipher."""
     found: Words = (tags & _TAGS) + (tags >> _TAG_BITS)
-    np.subtract(found, _TAGS, out=found, where=found >= _TAGS)
-    return found
+    # What is below the prime becomes huge where the prime is taken off.
+    reduced: Words = np.minimum(found, found - _TAGS)
+    return reduced
 
 
 def _purpose(use: int, width: int) -> int:

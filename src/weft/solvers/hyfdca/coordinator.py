@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 from msgspec.structs import replace
 
 from weft.array_types import Flags
@@ -275,7 +276,7 @@ class Iteration(IterationBase):
         speakers = run.speakers.of(movers) if run.settings.local == "safe" else {}
         messages = {party: replace(base) for party in movers}
         for party, message in messages.items():
-            if party in speakers and not speakers[party].all():
+            if party in speakers and np.count_nonzero(speakers[party]) < len(speakers[party]):
                 message.send = speakers[party]
         if base.measure:
             run.adder.attend(messages)
@@ -381,7 +382,7 @@ class Iteration(IterationBase):
                 message.alpha_slots, message.alpha = found[party]
             elif party in found:
                 message.delta_slots, message.delta = found[party]
-            if party in speakers and not speakers[party].all():
+            if party in speakers and np.count_nonzero(speakers[party]) < len(speakers[party]):
                 message.send = speakers[party]
         run.v.invite(messages)
         if not safe:

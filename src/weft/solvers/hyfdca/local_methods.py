@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,8 +121,7 @@ class Safe(LocalMethod):
 # ── which samples ─────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True)
-class Turn:
+class Turn(NamedTuple):
     """The local rows of one iteration.
 
     Attributes

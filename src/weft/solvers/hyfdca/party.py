@@ -241,7 +241,7 @@ class HyfdcaParty(HyfdcaState):
         else:
             named = np.zeros(self.view.n_shared_rows, bool)
             named[slots] = True
-            few = not named[proposed].all()
+            few = bool(np.count_nonzero(named[proposed]) < len(proposed))
         if few:
             raise malformed("delta_slots", "do not name all samples that were proposed")
 
@@ -282,7 +282,7 @@ class HyfdcaParty(HyfdcaState):
         old = old[: len(shared)]
         if send is not None:
             chosen = send[self.view.row_cohort[shared]]
-            if not chosen.all():
+            if np.count_nonzero(chosen) < len(chosen):
                 shared, old = shared[chosen], old[chosen]
         reply.alpha_slots = shared
         reply.alpha = self.alpha_wire.post(self.alpha[shared], old, shared, pads, send)
