@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import cache
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -30,6 +31,7 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.matching.cohorts import build_axis
 from weft.protocol.shared_fields import SumRequest
 from weft.solvers.settings import Settings
+from weft.sums import posted_values
 from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.gap_certificate import FrozenPair
 from weft.sums.masked_maxima import ROUNDS, extend, keys_of, reached, values_of
@@ -461,6 +463,13 @@ def test_proposals_are_summed_where_somebody_made_one_and_reach_holders_only(cip
     proposals.add(replies, 1, round_)
     trio.ask()
     told = proposals.proposed(HELD)
+    # As where parties have many more slots than are proposed.
+    with patch.object(posted_values, "_FEWER", 0):
+        assert proposals.proposed(HELD).keys() == told.keys()
+        for party, (slots, block) in proposals.proposed(HELD).items():
+            assert slots.dtype == told[party][0].dtype
+            assert slots.tolist() == told[party][0].tolist()
+            assert block == told[party][1]
     assert set(told) == {p for p in HELD if named[layout.own[p]].any()}
     for party, (slots, block) in told.items():
         mine = layout.own[party]
