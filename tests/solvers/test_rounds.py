@@ -240,6 +240,27 @@ def test_a_lost_reply_is_taken_back_and_the_run_goes_on(run):
     )
 
 
+@pytest.mark.parametrize("silent", [False, True])
+def test_a_model_that_is_older_than_the_last_iteration_says_so(silent):
+    """Where somebody stops telling measurements, that of the last certificate is released."""
+    trained = train_with_faults(
+        "fedavg",
+        lambda phase, party, call: (
+            silent and phase.startswith("measure") and party.endswith("1") and call > 2
+        ),
+        iterations=12,
+    )
+    result = trained.result
+    notes = [note for note in result.notes if "the model released" in note]
+    if silent:
+        assert 0 < result.certificate.iteration < 12
+        (said,) = notes
+        assert f"that of iteration {result.certificate.iteration}," in said
+    else:
+        assert (result.certificate.iteration, notes) == (12, [])
+    assert result.model_iteration == result.certificate.iteration
+
+
 def test_a_mean_that_was_lost_while_a_point_is_measured_is_caught_up_with():
     trained = train_with_faults(
         "feddcd",
