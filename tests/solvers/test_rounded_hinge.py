@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from sklearn.svm import LinearSVC
@@ -16,6 +18,7 @@ from weft.solvers.subspace.loss_table_limit import weighing
 from weft.solvers.subspace.messages import SearchRequest
 from weft.solvers.subspace.party_sample_values import Rows
 from weft.solvers.subspace.rounded_kinks import rounded_weights
+from weft.solvers.subspace.span_newton_solver import SpanNewton
 
 HOW = Preprocessing(intercept=True)
 LAM = 1e-4
@@ -116,6 +119,66 @@ def test_widths_grow_until_enough_samples_are_within():
         rounded_weights(HINGE, z, labels, narrow, counted, used, 51)
 
 
+@pytest.mark.parametrize("far", [np.nan, np.inf])
+def test_no_width_is_looked_for_where_scores_are_not_finite(far):
+    """A width that is doubled until samples lie within it would be so for ever."""
+    z = np.full((9, 1), far)
+    every, used = np.arange(9), np.ones((9, 1), bool)
+    with pytest.raises(ProtocolError, match="scores are not finite"):
+        rounded_weights(HINGE, z, np.ones_like(z), np.array([1.0]), every, used, 5)
+
+
+def test_widths_fall_no_further_than_rounding_can_cost():
+    """Vectors that guards hold back lose more than that, at any width: it must not fall to zero."""
+    gap, primal = 1e-3, np.array([1.0])
+    exchange = SimpleNamespace(settings=SimpleNamespace(gap=gap), rounding=np.array([1.0]))
+    subspace = SimpleNamespace(
+        exchange=exchange,
+        primal=primal,
+        dual=primal * (1.0 - gap),
+        offsets=np.array([[0.0]]),
+        padded=lambda at: at,
+        unit=lambda vector: vector,
+        inner=lambda vector, at: np.zeros(1),
+    )
+    solver = SpanNewton.__new__(SpanNewton)
+    solver._subspace, solver._at, solver._guessed = subspace, np.zeros(1), np.array([0.5])
+    for _ in range(2000):
+        solver._sharpen(0)
+    (width,) = exchange.rounding
+    distance = np.linspace(0.0, 50.0, 100_001) * width
+    costs = distance / (1.0 + np.exp(distance / width))
+    assert 0.05 * gap < width < gap
+    assert costs.max() < 0.1 * gap
+
+
+def test_where_widths_are_doubled_tells_the_row_of_one_sample():
+    """Said, not met: a lying coordinator looks for that width, at points next to each other."""
+    random = np.random.default_rng(0)
+    block, least = random.standard_normal((400, 3)), 40
+    labels = np.where(block[:, :1] + random.standard_normal((400, 1)) > 0, 1.0, -1.0)
+    every, used = np.arange(400), np.ones((400, 1), bool)
+
+    def told(w, width):
+        z = (block @ w)[:, None]
+        weights = rounded_weights(HINGE, z, labels, np.array([width]), every, used, least)
+        return float((weights * z * z).sum())
+
+    def doubled_below(w, low, high):
+        for _ in range(50):
+            middle = 0.5 * (low + high)
+            # Where a width was doubled, the double of it tells the same.
+            low, high = (middle, high) if told(w, middle) == told(w, 2 * middle) else (low, middle)
+        return high
+
+    point, step = np.array([0.5, -0.2, 0.3]), 1e-6
+    edge = doubled_below(point, 1e-3, 10.0)
+    near = [doubled_below(point + step * unit, edge - 1e-4, edge + 1e-4) for unit in np.eye(3)]
+    found = (np.array(near) - edge) / step
+    (row,) = block[np.abs(HINGE.from_kink(block @ point, labels[:, 0]) - edge) < 1e-12]
+    assert abs(found @ row) > 0.9999 * np.linalg.norm(found) * np.linalg.norm(row)
+
+
 def test_a_coordinator_that_asks_for_next_to_no_width_gets_moments_of_enough_samples(
     table, best, monkeypatch
 ):
@@ -169,6 +232,13 @@ def test_parties_of_another_solver_round_nothing_off(table, monkeypatch):
     )
     with pytest.raises(ProtocolError, match="is for 'span-newton'"):
         trained(table, "cutting-planes", cipher="plain")
+
+
+def test_parties_round_nothing_off_where_samples_weigh_unlike(table, monkeypatch):
+    """A coordinator that says nothing against weights: one sample could be most of the moments."""
+    monkeypatch.setattr("weft.federation.coordinator.check_samples", lambda *_: None)
+    with pytest.raises(ProtocolError, match="do not weigh the same"):
+        trained(table, cipher="plain", class_weight={"-1": 1.0, "1": 1e4})
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,12 @@ class Rows:
         """z = Xw with the offsets of the rows."""
         return z if self._offset is None else z + self._offset
 
+    @property
+    def unlike(self) -> bool:
+        """Whether losses of some samples count more often than those of others."""
+        weight = None if self._weight is None else self._weight[self.labelled]
+        return weight is not None and bool((weight != weight[:1]).any())
+
     def _weighed(self, a: Floats) -> Floats:
         return a if self._weight is None else a * self._weight
 

@@ -171,6 +171,11 @@ class SampleSide:
             sized(width, "rounding", self._problems.width)
             if not (np.isfinite(width) & (width > 0.0)).all():
                 raise malformed("rounding", "has a width that is not above zero")
+            if self._rows.unlike:
+                # Of many samples next to the kink, one could weigh more than all others.
+                raise ProtocolError(
+                    "a message rounds a kink off, but samples of this run do not weigh the same"
+                )
         self._rows.rounding = width
 
     def take_search(self, message: SearchRequest) -> None:

@@ -35,6 +35,9 @@ def rounded_weights(
         raise ProtocolError("a message asks for second moments of too few samples")
     wide = width.copy()
     distance = loss.from_kink(z[counted], labels[counted])
+    if not np.isfinite(distance).all():
+        # Within no width, however often it is doubled.
+        raise ProtocolError("a message asks for second moments where scores are not finite")
     while (few := ((distance <= wide) & used).sum(axis=0) < least).any():
         wide = np.where(few, 2.0 * wide, wide)
     return loss.rounded_curvature(z, labels, wide)
