@@ -208,10 +208,20 @@ def test_a_coordinator_that_asks_for_next_to_no_width_gets_moments_of_enough_sam
         assert heavy >= 2 * moments
 
 
-def test_few_samples_next_to_the_kink_leave_it_to_cutting_planes(table):
-    run = trained(table, cipher="plain", terms=Terms(ciphers=("plain",), min_batch=2), gap=0.3)
+def test_few_samples_next_to_the_kink_leave_it_to_cutting_planes(table, best, monkeypatch):
+    """Three cuts an iteration at most, where one is usual."""
+    cuts = []
+
+    def noted(**fields):
+        cuts.append(len(fields["at"]))
+        return SearchRequest(**fields)
+
+    monkeypatch.setattr("weft.solvers.subspace.round_trips.SearchRequest", noted)
+    run = trained(table, cipher="plain", terms=Terms(ciphers=("plain",), min_batch=2), gap=0.1)
     assert any("directions come from cutting planes" in note for note in run.result.notes)
-    assert run.result.certificate.gap <= 0.3
+    assert set(cuts) == {3}
+    assert run.result.certificate.gap <= 0.1
+    assert all(record.dual <= best * (1 + 1e-9) for record in run.result.history)
     assert [weighing(n, kinks=True) for n in (0, 1, 900)] == [0, 1, 56]
 
 

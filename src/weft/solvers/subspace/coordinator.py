@@ -22,7 +22,7 @@ from weft.solvers.settings import Settings
 from weft.solvers.subspace.absent_party_fallback import Fallback, FallbackEnded, keep_point
 from weft.solvers.subspace.ask_until_answered import PartyMissing
 from weft.solvers.subspace.class_fold_problems import Problems
-from weft.solvers.subspace.cutting_planes_solver import CuttingPlanes
+from weft.solvers.subspace.cutting_planes_solver import EAGER, CuttingPlanes
 from weft.solvers.subspace.lbfgs_solver import Lbfgs
 from weft.solvers.subspace.newton_cg_solver import NewtonCg
 from weft.solvers.subspace.round_trips import Exchange
@@ -345,4 +345,4 @@ class SpanNewtonCoordinator(SubspaceCoordinator):
             "some party counts too few samples to tell second moments of "
             f"{LEAST_DIRECTIONS} vectors under min_batch: directions come from {instead} instead"
         )
-        return CuttingPlanes(subspace) if kinks else Lbfgs(subspace)
+        return CuttingPlanes(subspace, EAGER) if kinks else Lbfgs(subspace)

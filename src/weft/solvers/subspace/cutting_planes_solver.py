@@ -35,6 +35,10 @@ _USED = 0.1
 _IDLE = 12
 
 
+#: Where further cuts are made if round trips are dear, in guessed steps.
+EAGER = (1.0, 0.5, 2.0)
+
+
 class CuttingPlanes:
     """One iteration after the other; the cuts serve every λ.
 
@@ -42,12 +46,19 @@ class CuttingPlanes:
     loss are on one side or the other) and steps of coordinate ascent. Few features and many samples
     live on the former, many features on the latter; a kind that the mixtures do not use is left
     out as long as the gap falls well without it.
+
+    Parameters
+    ----------
+    cuts
+        Where subgradients are taken, in guessed steps: more of them take fewer iterations, and are
+        more sums.
     """
 
-    def __init__(self, subspace: Subspace) -> None:
+    def __init__(self, subspace: Subspace, cuts: tuple[float, ...] = (1.0,)) -> None:
         self._subspace = subspace
         self._bounding = Bounding(subspace)
         self._reach = np.full(subspace.width, _FIRST_REACH)
+        self._cuts: Floats = np.array(cuts)[:, None]
         #: Which cuts came from coordinate ascent.
         self._ascended: Flags = np.zeros(0, bool)
         self._coming = [False]
@@ -62,7 +73,7 @@ class CuttingPlanes:
         subspace = self._subspace
         weights = self._take()
         vertices, ascent = self._useful(weights[1:])
-        guesses = np.minimum(1.0, _BEYOND * self._reach)[None, :]
+        guesses = np.minimum(1.0, _BEYOND * self._reach) * self._cuts
         samples = subspace.exchange.holdings.n_samples
         curvature = subspace.exchange.mean_square / (subspace.lam * samples)
         primal = subspace.search(
@@ -72,7 +83,7 @@ class CuttingPlanes:
             Ascent(weights=weights[1:], curvature=curvature) if ascent else None,
         )
         subspace.mixture = weights
-        self._coming = [False] * vertices + [True] * ascent
+        self._coming = [False] * (vertices * len(guesses)) + [True] * ascent
         best = primal.argmin(axis=0)
         subspace.move(best)
         self._reach = np.where(best > 0, _STEPS[best], self._reach)
