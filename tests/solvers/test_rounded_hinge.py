@@ -8,15 +8,17 @@ import numpy as np
 import pytest
 from sklearn.svm import LinearSVC
 
-from weft.data import SPLITS, Table
+from weft.data import SPLITS, Table, Tile
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
+from weft.federation.preprocessing_settings import ONE_TABLE
 from weft.guards import Terms
 from weft.losses import get_loss
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.loss_table_limit import weighing
 from weft.solvers.subspace.messages import SearchRequest
 from weft.solvers.subspace.party_sample_values import Rows
+from weft.solvers.subspace.party_samples import SampleSide
 from weft.solvers.subspace.rounded_kinks import rounded_weights
 from weft.solvers.subspace.span_newton_solver import SpanNewton
 
@@ -179,6 +181,52 @@ def test_where_widths_are_doubled_tells_the_row_of_one_sample():
     assert abs(found @ row) > 0.9999 * np.linalg.norm(found) * np.linalg.norm(row)
 
 
+def few_directions(monkeypatch):
+    """Moments of four vectors are enough, so that a small table has samples for them."""
+    for room in ("coordinator", "loss_table_limit"):
+        monkeypatch.setattr(f"weft.solvers.subspace.{room}.LEAST_DIRECTIONS", 4)
+    monkeypatch.setattr("weft.solvers.subspace.span_newton_solver._BETWEEN_DROPS", 1)
+
+
+@pytest.mark.parametrize(("solver", "kept"), [("span-newton", True), ("cutting-planes", False)])
+def test_vectors_of_samples_that_no_other_party_sees_are_kept_apart(
+    table, monkeypatch, solver, kept
+):
+    """The coordinator has their inner products, and slopes at two widths may differ in a sample."""
+    few_directions(monkeypatch)
+    sides = {}
+    collect = SampleSide._collect
+
+    def noted(self, *given, **how):
+        collect(self, *given, **how)
+        sides[id(self)] = self
+
+    monkeypatch.setattr(SampleSide, "_collect", noted)
+    # Each has rows and columns that no other has.
+    corners = {}
+    for n, name in enumerate(("east", "north", "west")):
+        rows, columns = slice(900 * n, 900 * n + 900), slice(4 * n, 4 * n + 4)
+        cells = table.block[rows, columns]
+        tile = Tile.make(table.ids[rows], table.features[columns], cells, table.labels[rows])
+        corners[name] = (tile,)
+    how = Preprocessing(confirmed=ONE_TABLE, confirm_separate_ids=True)
+    settings = Settings(lam=LAM, loss="hinge", solver=solver, gap=1e-3, iterations=4)
+    Federation(corners, how, terms=Terms(ciphers=("pad",), min_batch=2)).train(settings)
+    assert len(sides) == 3
+    for side in sides.values():
+        assert (side.guard is not None) == kept
+        if kept:
+            before = side.duals[:, :1]
+            # One sample alone is held back; what changes in most of them passes.
+            alone, most = before.copy(), before.copy()
+            alone[40], most[10:] = 0.5 * before[40], 0.5 * before[10:]
+            tried = most.copy()
+            side.guard.keep(alone, None)
+            side.guard.keep(tried, None)
+            assert (alone != before).sum() != 1
+            np.testing.assert_array_equal(tried, most)
+
+
 def test_a_coordinator_that_asks_for_next_to_no_width_gets_moments_of_enough_samples(
     table, best, monkeypatch
 ):
@@ -194,8 +242,7 @@ def test_a_coordinator_that_asks_for_next_to_no_width_gets_moments_of_enough_sam
         return found
 
     monkeypatch.setattr(Rows, "_bend", kept)
-    monkeypatch.setattr("weft.solvers.subspace.coordinator.LEAST_DIRECTIONS", 4)
-    monkeypatch.setattr("weft.solvers.subspace.span_newton_solver._BETWEEN_DROPS", 1)
+    few_directions(monkeypatch)
     monkeypatch.setattr(
         "weft.solvers.subspace.round_trips.SearchRequest",
         lambda **fields: SearchRequest(**{**fields, "rounding": np.array([1e-9])}),

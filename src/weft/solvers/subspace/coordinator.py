@@ -24,9 +24,10 @@ from weft.solvers.subspace.ask_until_answered import PartyMissing
 from weft.solvers.subspace.class_fold_problems import Problems
 from weft.solvers.subspace.cutting_planes_solver import EAGER, CuttingPlanes
 from weft.solvers.subspace.lbfgs_solver import Lbfgs
+from weft.solvers.subspace.loss_table_limit import LEAST_DIRECTIONS
 from weft.solvers.subspace.newton_cg_solver import NewtonCg
 from weft.solvers.subspace.round_trips import Exchange
-from weft.solvers.subspace.span_newton_solver import LEAST_DIRECTIONS, SpanNewton
+from weft.solvers.subspace.span_newton_solver import SpanNewton
 from weft.solvers.subspace.subspace_algebra import Subspace, gaps_of
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.gap_certificate import Certificate

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 
+from weft.solvers.settings import Settings
+from weft.solvers.subspace.settings import SPAN_NEWTON
+
 #: Points at which losses, or dual vectors, may be asked for at once: finer tables say more about
 #: single samples.
 MOST_STEPS = 32
@@ -27,6 +30,8 @@ def most_steps(samples: int, min_batch: int) -> int:
 MOST_DIRECTIONS = 64
 
 
+#: Where second moments of fewer vectors may be told, they are not asked for.
+LEAST_DIRECTIONS = 24
 #: Of so many samples one counts where only those next to a kink weigh much.
 _PER_KINK = 16
 
@@ -46,3 +51,10 @@ def most_directions(samples: int, min_batch: int) -> int:
         return MOST_DIRECTIONS
     moments = samples // min_batch
     return min(MOST_DIRECTIONS, (math.isqrt(8 * moments + 1) - 1) // 2)
+
+
+def rounds_kinks(settings: Settings, samples: int, min_batch: int) -> bool:
+    """Whether a party that counts so many samples rounds the kink of the loss off when asked to."""
+    if settings.solver != SPAN_NEWTON or not settings.make_loss().rounds:
+        return False
+    return most_directions(weighing(samples, kinks=True), min_batch) >= LEAST_DIRECTIONS

@@ -18,6 +18,7 @@ from weft.solvers.subspace.loss_table_limit import (
     MOST_STEPS,
     most_directions,
     most_steps,
+    rounds_kinks,
     weighing,
 )
 from weft.solvers.subspace.measurement_limit import MeasurementLimit
@@ -75,8 +76,8 @@ class SampleSide:
         self._problems, self._scoring = problems, settings.scoring
         self._rows, self._features, self._wires = rows, features, wires
         self._largest_dual = context.bounds.alpha / 2
-        loss = settings.make_loss()
-        self._piecewise, self._rounds = not loss.smooth, loss.rounds
+        self._piecewise = not settings.make_loss().smooth
+        self._rounds = rounds_kinks(settings, int(view.counted_rows.sum()), view.min_batch)
         self.guard = Guard.of(context, settings, rows, wires.duals)
         self._told_before = ToldVectors.of(context, settings, rows)
         self._noise = VectorNoise.of(context, settings, wires.vectors)
@@ -166,8 +167,13 @@ class SampleSide:
         """Take slopes of the loss as it is, or with its kink rounded off."""
         width = message.rounding
         if width is not None:
-            if not (self._tells_moments and self._rounds):
-                raise malformed("rounding", f"is for '{SPAN_NEWTON}' and losses with a kink")
+            if not self._rounds:
+                # Nor are sums of samples that no other party sees guarded for that.
+                raise malformed(
+                    "rounding",
+                    f"is for '{SPAN_NEWTON}', losses with a kink, and parties that count enough "
+                    f"samples for min_batch = {self._view.min_batch}",
+                )
             sized(width, "rounding", self._problems.width)
             if not (np.isfinite(width) & (width > 0.0)).all():
                 raise malformed("rounding", "has a width that is not above zero")

@@ -19,8 +19,6 @@ from weft.solvers.subspace.lower_bound import Bounding
 from weft.solvers.subspace.product_rounding import FINEST
 from weft.solvers.subspace.subspace_algebra import Subspace
 
-#: Where second moments of fewer vectors may be told, this is no better than L-BFGS.
-LEAST_DIRECTIONS = 24
 #: Further vectors of every iteration: slopes at so many times the scores. They widen the span at no
 #: further round trip; near the optimum, slopes at other steps would be nearly the same.
 _STRETCHED: Floats = np.array([2.0, 4.0])
