@@ -123,7 +123,7 @@ import weft.solvers.hyfdca.coordinator, weft.solvers.subspace.coordinator
 import weft.solvers.sealed.coordinator, weft.solvers.sealed.dealer
 import weft.solvers.algorithm_choice, weft.solvers.settings
 import weft.matching.coordinator, weft.matching.holding_map
-import weft.sums.coordinator_totals, weft.sums.posted_values, weft.sums.gap_certificate
+import weft.sums.coordinator_totals, weft.sums.latest_value_per_slot, weft.sums.gap_certificate
 import weft.sums.feature_scaling
 import weft.protocol, weft.crypto
 import weft.federation.coordinator

@@ -287,7 +287,7 @@ def _tell(folder: Path, comparison: Comparison, remarks: list[str], json: bool) 
     from rich.console import Console
 
     from weft.cli.console import say, say_json
-    from weft.privacy.ledger.exposure_text import item
+    from weft.privacy.ledger.expected_exposure_text import item
 
     if json:
         say_json({"folder": str(folder), **comparison.to_dict()})

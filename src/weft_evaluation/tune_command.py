@@ -257,7 +257,7 @@ def _tell(
     from rich.console import Console
 
     from weft.cli.console import say, say_json
-    from weft.privacy.ledger.exposure_text import item
+    from weft.privacy.ledger.expected_exposure_text import item
     from weft_evaluation.tuning.grey_relational import FORMULA
 
     if json:

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from weft.config.reading_toml_file import read_reading
 from weft.config.site_policy_file import read_policy
+from weft.config.table_reading_file import read_reading
 
 
 def test_a_drafted_config_mends_what_a_line_can_mend(weft, hospitals, tmp_path):

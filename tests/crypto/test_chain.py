@@ -25,8 +25,8 @@ from weft.federation.local_federation import Federation
 from weft.protocol.shared_fields import PadLinks, SumRequest
 from weft.solvers.settings import Settings
 from weft.sums.coordinator_totals import IncrementTotals
+from weft.sums.latest_value_per_slot import LatestValues, Proposals
 from weft.sums.party_contribution import Contribution, Wire
-from weft.sums.posted_values import LatestValues, Proposals
 from weft.sums.shared_slot_layout import Layout
 
 SIGN = 1 << 63

@@ -29,7 +29,7 @@ from weft.federation.model import Model, load_model
 from weft.guards.terms import Terms
 from weft.losses import get_loss
 from weft.privacy.ledger.expected_exposure import outlook
-from weft.privacy.ledger.exposure_text import paragraphs
+from weft.privacy.ledger.expected_exposure_text import paragraphs
 from weft.solvers.settings import Settings
 
 Floats = NDArray[np.float64]

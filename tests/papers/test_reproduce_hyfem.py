@@ -294,7 +294,7 @@ def test_training_loads_nothing_of_the_command_line():
             waiting += loaded_with(module)
     assert {
         "weft_neural.local_federation",
-        "weft_papers.hyfem.scenes.colour_images",
+        "weft_papers.hyfem.scenes.cifar10_and_eurosat",
         "torch",
     } <= seen
     foreign = {module.split(".")[0] for module in seen}

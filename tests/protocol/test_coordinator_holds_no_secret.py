@@ -35,8 +35,8 @@ from weft.protocol import LocalChannel
 from weft.solvers.base import Checkpointing
 from weft.solvers.hyfdca import coordinator_state as run_module
 from weft.sums import coordinator_totals as totals_module
+from weft.sums import latest_value_per_slot as boards_module
 from weft.sums import pad_bookkeeping as pads_module
-from weft.sums import posted_values as boards_module
 from weft.sums import shared_slot_layout as slots_module
 
 WINDOW = 8

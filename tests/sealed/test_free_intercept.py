@@ -14,7 +14,7 @@ from weft.estimators import HybridGLM
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
 from weft.privacy.ledger.expected_exposure import outlook
-from weft.privacy.ledger.exposure_text import paragraphs
+from weft.privacy.ledger.expected_exposure_text import paragraphs
 from weft.report.results_folder import write_results
 from weft.solvers.sealed import coordinator_round_trips
 from weft.solvers.sealed.cut_bounds import Cut, CutBounds, Span

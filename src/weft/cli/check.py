@@ -77,7 +77,7 @@ def check(
     from weft.data.file_findings import FoundProblems
     from weft.federation.local_federation import Federation
     from weft.privacy.ledger.expected_exposure import outlook
-    from weft.privacy.ledger.exposure_text import item, paragraphs
+    from weft.privacy.ledger.expected_exposure_text import item, paragraphs
     from weft.report.holdings_counts import describe_holdings
     from weft.solvers.algorithm_choice import (
         algorithm_of,

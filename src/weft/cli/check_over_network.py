@@ -39,7 +39,7 @@ def show_check(found: dict[str, Any], command: str, *, json: bool) -> None:
     """
     from weft.cli.console import say, say_json
     from weft.errors import ConfigError
-    from weft.privacy.ledger.exposure_text import item
+    from weft.privacy.ledger.expected_exposure_text import item
 
     if json:
         say_json(found)

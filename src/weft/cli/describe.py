@@ -181,7 +181,7 @@ def show_description(told: dict[str, Any]) -> None:
     from rich.table import Table
 
     from weft.cli.console import say
-    from weft.privacy.ledger.exposure_text import item
+    from weft.privacy.ledger.expected_exposure_text import item
     from weft.report.description_text import level_rows, number_rows, outcome_rows, remarks
 
     say(

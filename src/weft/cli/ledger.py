@@ -112,7 +112,7 @@ def _show_runs(runs: list[Run]) -> None:
 def _show_groups(pages: Pages) -> None:
     from weft.cli.console import say
     from weft.guards.sum_noise import epsilon_of
-    from weft.privacy.ledger.exposure_text import item
+    from weft.privacy.ledger.expected_exposure_text import item
     from weft.privacy.ledger.ledger_file import groups_of
     from weft.privacy.ledger.names_and_counts import span
 

@@ -109,7 +109,7 @@ def train(
 
     from weft.cli.console import ProgressLine, say, say_json
     from weft.config.read_config import read_config
-    from weft.privacy.ledger.exposure_text import exposure_remarks
+    from weft.privacy.ledger.expected_exposure_text import exposure_remarks
     from weft.protocol.recording_file import Head
     from weft.report.holdings_groups import feature_sets
     from weft.report.majority_class import labels_by_id, majority_share

@@ -33,8 +33,8 @@ from weft.matching.who_has_labels import followed
 from weft.protocol import Channel, Message
 from weft.protocol.message import malformed
 from weft.solvers.participation import CohortSpeakers
+from weft.sums.latest_value_per_slot import LatestValues
 from weft.sums.party_contribution import Posts, own_slots
-from weft.sums.posted_values import LatestValues
 from weft.sums.scalar_sums import add_scalars, pack_numbers, pack_scalars
 from weft.sums.shared_slot_layout import Layout
 

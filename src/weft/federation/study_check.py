@@ -28,7 +28,7 @@ from weft.matching.coordinator import name_similar, name_units, told_holdings
 from weft.matching.holding_map import HoldingMap
 from weft.matching.two_spellings import SimilarNames, TwoWritings
 from weft.privacy.ledger.expected_exposure import Outlook, outlook
-from weft.privacy.ledger.exposure_text import paragraphs
+from weft.privacy.ledger.expected_exposure_text import paragraphs
 from weft.protocol import Channel, Nothing
 from weft.solvers.algorithm_choice import (
     algorithm_of,

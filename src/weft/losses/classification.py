@@ -170,7 +170,7 @@ class Logistic(MarginLoss):
     ) -> None:
         """Add the losses in one pass."""
         # Loaded with the first call, as for the hinge.
-        from weft.losses.logistic_table import logistic_table
+        from weft.losses.logistic_losses_along_line import logistic_table
 
         # One type of each argument: the compiler would compile anew for others.
         z, target, y, here, there, used = (

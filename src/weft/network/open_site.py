@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from weft.config.reading_toml_file import read_reading
+from weft.config.table_reading_file import read_reading
 from weft.data.reading_options import AS_FOUND
 from weft.data.table_sources import source_of
 from weft.network.join_settings import JoinSettings, roster_pins

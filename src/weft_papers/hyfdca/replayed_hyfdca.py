@@ -19,7 +19,7 @@ from weft.crypto.fixed_point import FixedPoint, encode_block_increment, encode_i
 from weft.solvers.hyfdca.local_methods import Safe, Turn
 from weft.solvers.hyfdca.party import RESUM_EVERY
 from weft.sums.gap_certificate import Certificate
-from weft.sums.posted_values import Changes
+from weft.sums.latest_value_per_slot import Changes
 from weft_papers.hyfdca.feature_totals import FeatureTotals
 from weft_papers.hyfdca.seated_parties import Integers, Seated, joined, parted
 

@@ -38,7 +38,7 @@ from weft.solvers.hyfdca.messages import (
 from weft.solvers.participation import Cyclic
 from weft.solvers.run_loop import Clock, IteratedCoordinator, Turn, wait_for_certificate
 from weft.solvers.settings import Settings
-from weft.sums.posted_values import Proposals
+from weft.sums.latest_value_per_slot import Proposals
 
 
 class HyfdcaCoordinator(IteratedCoordinator[Run]):

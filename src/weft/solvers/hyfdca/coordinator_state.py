@@ -33,7 +33,7 @@ from weft.solvers.settings import Settings
 from weft.storage.atomic_files import part_of
 from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.gap_certificate import Certificate, FrozenPair
-from weft.sums.posted_values import LatestValues, Proposals
+from weft.sums.latest_value_per_slot import LatestValues, Proposals
 from weft.sums.scalar_sums import add_scalars
 from weft.sums.shared_slot_layout import Layout
 

@@ -20,7 +20,7 @@ from weft.solvers.subspace.messages import (
     OrderedRequest,
 )
 from weft.sums.coordinator_totals import IncrementTotals
-from weft.sums.posted_values import LatestValues
+from weft.sums.latest_value_per_slot import LatestValues
 
 
 class PartyMissing(Exception):

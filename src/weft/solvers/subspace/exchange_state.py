@@ -36,7 +36,7 @@ from weft.solvers.subspace.messages import (
 from weft.solvers.subspace.product_rounding import rows_give_products
 from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.fixed_point_bounds import Bounds
-from weft.sums.posted_values import LatestValues
+from weft.sums.latest_value_per_slot import LatestValues
 from weft.sums.scalar_sums import add_scalars
 from weft.sums.shared_slot_layout import Layout
 

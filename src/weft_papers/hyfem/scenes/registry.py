@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from weft.data.data_set_folder import DataFolder, load_with
 from weft_neural.named_scenes import SceneEntry
-from weft_papers.hyfem.scenes import colour_images, digits, herigraph, modelnet40
+from weft_papers.hyfem.scenes import cifar10_and_eurosat, digits, herigraph, modelnet40
 from weft_papers.hyfem.scenes.scene import Scene
 
 
@@ -47,22 +47,22 @@ SCENES: dict[str, SceneEntry] = {
     "cifar10": SceneEntry(
         "CIFAR-10 in 12 blocks, quadrant by colour; 9 parties with 6 to 8 blocks of 5 classes",
         "cifar10/ with data_batch_1 to 5 and test_batch, as .png, .bin or Python batches",
-        colour_images.cifar10,
+        cifar10_and_eurosat.cifar10,
     ),
     "cifar10-quadrants": SceneEntry(
         "CIFAR-10 in 4 quadrants; 6 parties as in Table 4, 2 quadrants common",
         "cifar10/ with data_batch_1 to 5 and test_batch, as .png, .bin or Python batches",
-        colour_images.cifar10_quadrants,
+        cifar10_and_eurosat.cifar10_quadrants,
     ),
     "eurosat": SceneEntry(
         "EuroSAT in 12 blocks, quadrant by colour; 9 parties with 6 to 8 blocks of 5 classes",
         "eurosat/ with a folder of .jpg images for each of the 10 classes",
-        colour_images.eurosat,
+        cifar10_and_eurosat.eurosat,
     ),
     "eurosat-quadrants": SceneEntry(
         "EuroSAT in 4 quadrants; 6 parties as in Table 4, 2 quadrants common",
         "eurosat/ with a folder of .jpg images for each of the 10 classes",
-        colour_images.eurosat_quadrants,
+        cifar10_and_eurosat.eurosat_quadrants,
     ),
     "modelnet40-1": SceneEntry(
         "4 views of ModelNet40; 4 parties with 3 views of 20 of 40 classes",

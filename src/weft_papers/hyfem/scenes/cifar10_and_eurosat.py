@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft.array_types import Ints
 from weft.data.data_set_folder import DataFolder
-from weft_papers.hyfem.scenes.cifar10 import CLASSES, read_cifar10
+from weft_papers.hyfem.scenes.cifar10_files import CLASSES, read_cifar10
 from weft_papers.hyfem.scenes.image_files import Bytes, subfolder
 from weft_papers.hyfem.scenes.image_folders import class_folders, list_images
 from weft_papers.hyfem.scenes.party_shares import colour_deal, table4
