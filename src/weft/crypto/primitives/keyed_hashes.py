@@ -37,24 +37,6 @@ _IV = np.array(
     ],
     np.uint64,
 )  # fmt: skip
-#: Which word of a block goes where, round by round (the last two are the first two again).
-_SIGMA = np.array(
-    [
-        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
-        [14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3],
-        [11, 8, 12, 0, 5, 2, 15, 13, 10, 14, 3, 6, 7, 1, 9, 4],
-        [7, 9, 3, 1, 13, 12, 11, 14, 2, 6, 5, 10, 4, 0, 15, 8],
-        [9, 0, 5, 7, 2, 4, 10, 15, 14, 1, 11, 12, 6, 8, 3, 13],
-        [2, 12, 6, 10, 0, 11, 8, 3, 4, 13, 7, 5, 15, 14, 1, 9],
-        [12, 5, 1, 15, 14, 13, 4, 10, 0, 7, 6, 3, 9, 2, 8, 11],
-        [13, 11, 7, 14, 12, 1, 3, 9, 5, 0, 15, 4, 8, 6, 2, 10],
-        [6, 15, 14, 9, 11, 3, 0, 8, 12, 2, 13, 7, 1, 4, 10, 5],
-        [10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0],
-        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
-        [14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3],
-    ],
-    np.int64,
-)
 
 
 @dataclass(frozen=True)
@@ -120,7 +102,7 @@ def keyed_hashes(key: bytes, strings: Strings, tails: Tails | None = None) -> Wo
     behind = tails or Tails(NO_TAILS, np.zeros(len(strings), np.int64))
     out = np.empty(len(strings), np.uint64)
     _hash_all(
-        _IV, _SIGMA, state, block, nothing,
+        _IV, state, block, nothing,
         strings.content, strings.start, strings.end,
         behind.tails.content, behind.tails.start, behind.tails.end, behind.of, out,
     )  # fmt: skip
@@ -144,83 +126,106 @@ def _one_by_one(key: bytes, strings: Strings, tails: Tails | None) -> Words:
 
 
 #
-# Strings are hashed side by side, ``_LANES`` at a time: every loop over them is one that the
-# compiler turns into vector instructions.
+# Strings are hashed side by side, ``_LANES`` at a time: word w of lane i is at w · _LANES + i, and
+# one loop over the lanes takes all words of each through all rounds, in vector registers.
 
 
 @numba.njit(**INNER)
-def _mix(a: Any, b: Any, c: Any, d: Any, x: Any, y: Any) -> None:
-    for i in range(a.shape[0]):
-        va = a[i] + b[i] + x[i]
-        turned = d[i] ^ va
-        vd = (turned >> _32) | (turned << _32)
-        vc = c[i] + vd
-        turned = b[i] ^ vc
-        vb = (turned >> _24) | (turned << _40)
-        va = va + vb + y[i]
-        turned = vd ^ va
-        vd = (turned >> _16) | (turned << _48)
-        vc = vc + vd
-        turned = vb ^ vc
-        a[i], b[i], c[i], d[i] = va, (turned >> _63) | (turned << _1), vc, vd
+def _mix(a: Any, b: Any, c: Any, d: Any, x: Any, y: Any) -> Any:
+    a = a + b + x
+    d = d ^ a
+    d = (d >> _32) | (d << _32)
+    c = c + d
+    b = b ^ c
+    b = (b >> _24) | (b << _40)
+    a = a + b + y
+    d = d ^ a
+    d = (d >> _16) | (d << _48)
+    c = c + d
+    b = b ^ c
+    return a, (b >> _63) | (b << _1), c, d
 
 
 @numba.njit(**INNER)
-def _compress(iv: Any, sigma: Any, h: Any, m: Any, counts: Any, last: Any, v: Any) -> None:
-    """h = F(h, m), lane by lane; ``counts`` bytes with this block, which may be the ``last`` (all
-    ones) of its string. Lanes without bytes keep what they have."""
-    # Loops: over an assignment of slices the compiler takes seconds.
-    for i in range(counts.shape[0]):
-        for w in range(8):
-            v[w, i] = h[w, i]
-            v[8 + w, i] = iv[w]
-        v[12, i] ^= counts[i]
-        v[14, i] ^= last[i]
-    for r in range(12):
-        s = sigma[r]
-        for g in range(4):
-            _mix(v[g], v[4 + g], v[8 + g], v[12 + g], m[s[2 * g]], m[s[2 * g + 1]])
-        for g in range(4):
-            _mix(
-                v[g], v[4 + (g + 1) % 4], v[8 + (g + 2) % 4], v[12 + (g + 3) % 4],
-                m[s[8 + 2 * g]], m[s[9 + 2 * g]],
-            )  # fmt: skip
-    for w in range(8):
-        for i in range(counts.shape[0]):
-            keep = np.uint64(counts[i] != 0)
-            h[w, i] ^= (v[w, i] ^ v[8 + w, i]) * keep
+def _round(
+    v: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any, i: Any, j: Any, k: Any,
+    l: Any, m: Any, n: Any, o: Any, p: Any,
+) -> Any:  # fmt: skip
+    """A round over the words of a block in its order."""
+    v0, v1, v2, v3, v4, v5, v6, v7, v8, v9, va, vb, vc, vd, ve, vf = v
+    v0, v4, v8, vc = _mix(v0, v4, v8, vc, a, b)
+    v1, v5, v9, vd = _mix(v1, v5, v9, vd, c, d)
+    v2, v6, va, ve = _mix(v2, v6, va, ve, e, f)
+    v3, v7, vb, vf = _mix(v3, v7, vb, vf, g, h)
+    v0, v5, va, vf = _mix(v0, v5, va, vf, i, j)
+    v1, v6, vb, vc = _mix(v1, v6, vb, vc, k, l)
+    v2, v7, v8, vd = _mix(v2, v7, v8, vd, m, n)
+    v3, v4, v9, ve = _mix(v3, v4, v9, ve, o, p)
+    return v0, v1, v2, v3, v4, v5, v6, v7, v8, v9, va, vb, vc, vd, ve, vf
+
+
+@numba.njit(**INNER)
+def _compress(iv: Any, h: Any, block: Any, counts: Any, last: Any) -> None:
+    """h = F(h, block), lane by lane; ``counts`` bytes with this block, which may be the ``last``
+    (all ones) of its string. Lanes without bytes keep what they have."""
+    z = _LANES
+    c0, c1, c2, c3, c4, c5, c6, c7 = iv[0], iv[1], iv[2], iv[3], iv[4], iv[5], iv[6], iv[7]
+    for y in range(z):
+        h0, h1, h2, h3 = h[y], h[z + y], h[2 * z + y], h[3 * z + y]
+        h4, h5, h6, h7 = h[4 * z + y], h[5 * z + y], h[6 * z + y], h[7 * z + y]
+        a, b, c, d = block[y], block[z + y], block[2 * z + y], block[3 * z + y]
+        e, f, g, s = block[4 * z + y], block[5 * z + y], block[6 * z + y], block[7 * z + y]
+        i, j, k, l = block[8 * z + y], block[9 * z + y], block[10 * z + y], block[11 * z + y]
+        m, n, o, p = block[12 * z + y], block[13 * z + y], block[14 * z + y], block[15 * z + y]
+        v = h0, h1, h2, h3, h4, h5, h6, h7, c0, c1, c2, c3, c4 ^ counts[y], c5, c6 ^ last[y], c7
+        v = _round(v, a, b, c, d, e, f, g, s, i, j, k, l, m, n, o, p)
+        v = _round(v, o, k, e, i, j, p, n, g, b, m, a, c, l, s, f, d)
+        v = _round(v, l, i, m, a, f, c, p, n, k, o, d, g, s, b, j, e)
+        v = _round(v, s, j, d, b, n, m, l, o, c, g, f, k, e, a, p, i)
+        v = _round(v, j, a, f, s, c, e, k, p, o, b, l, m, g, i, d, n)
+        v = _round(v, c, m, g, k, a, l, i, d, e, n, s, f, p, o, b, j)
+        v = _round(v, m, f, b, p, o, n, e, k, a, s, g, d, j, c, i, l)
+        v = _round(v, n, l, s, o, m, b, d, j, f, a, p, e, i, g, c, k)
+        v = _round(v, g, p, o, j, l, d, a, i, m, c, n, s, b, e, k, f)
+        v = _round(v, k, c, i, e, s, g, b, f, p, l, j, o, d, m, n, a)
+        v = _round(v, a, b, c, d, e, f, g, s, i, j, k, l, m, n, o, p)
+        v = _round(v, o, k, e, i, j, p, n, g, b, m, a, c, l, s, f, d)
+        keep = _ZERO - np.uint64(counts[y] != 0)
+        h[y], h[z + y] = h0 ^ ((v[0] ^ v[8]) & keep), h1 ^ ((v[1] ^ v[9]) & keep)
+        h[2 * z + y], h[3 * z + y] = h2 ^ ((v[2] ^ v[10]) & keep), h3 ^ ((v[3] ^ v[11]) & keep)
+        h[4 * z + y], h[5 * z + y] = h4 ^ ((v[4] ^ v[12]) & keep), h5 ^ ((v[5] ^ v[13]) & keep)
+        h[6 * z + y], h[7 * z + y] = h6 ^ ((v[6] ^ v[14]) & keep), h7 ^ ((v[7] ^ v[15]) & keep)
 
 
 @numba.njit(**OUTER)
 def _hash_all(
-    iv: Any, sigma: Any, state: Any, key: Any, nothing: Any,
+    iv: Any, state: Any, key: Any, nothing: Any,
     content: Any, start: Any, end: Any,
     tails: Any, tail_start: Any, tail_end: Any, tail_of: Any, out: Any,
 ) -> None:  # fmt: skip
-    begun, h = np.empty((8, _LANES), np.uint64), np.empty((8, _LANES), np.uint64)
-    m, v = np.empty((16, _LANES), np.uint64), np.empty((16, _LANES), np.uint64)
+    begun, h = np.empty(8 * _LANES, np.uint64), np.empty(8 * _LANES, np.uint64)
+    m = np.empty(16 * _LANES, np.uint64)
     counts, last = np.empty(_LANES, np.uint64), np.zeros(_LANES, np.uint64)
     for i in range(_LANES):
         for w in range(8):
-            begun[w, i] = state[w]
+            begun[w * _LANES + i] = state[w]
         for w in range(16):
-            m[w, i] = key[w]
+            m[w * _LANES + i] = key[w]
         counts[i] = _BLOCK
     # The key is worked in once, not for every string.
-    _compress(iv, sigma, begun, m, counts, last, v)
+    _compress(iv, begun, m, counts, last)
     for first in range(0, start.shape[0], _LANES):
         lanes, longest = min(_LANES, start.shape[0] - first), 0
-        for w in range(8):
-            for i in range(_LANES):
-                h[w, i] = begun[w, i]
+        for i in range(8 * _LANES):
+            h[i] = begun[i]
         for i in range(lanes):
             t = tail_of[first + i]
             length = end[first + i] - start[first + i] + tail_end[t] - tail_start[t]
             longest = max(longest, length)
         for done in range(0, longest, _BLOCK):
+            for i in range(16 * _LANES):
+                m[i] = _ZERO
             for i in range(_LANES):
-                for w in range(16):
-                    m[w, i] = _ZERO
                 counts[i] = last[i] = _ZERO
             for i in range(lanes):
                 at, t = start[first + i] + done, tail_of[first + i]
@@ -228,17 +233,18 @@ def _hash_all(
                 left = own + tail_end[t] - tail_start[t]
                 if left <= 0:
                     continue
-                size = min(_BLOCK, left)
+                size, word = min(_BLOCK, left), _ZERO
                 counts[i] = np.uint64(_BLOCK + done + size)
                 last[i] = _ONES if size == left else _ZERO
-                for k in range(min(own, size)):
-                    m[k >> 3, i] |= np.uint64(content[at + k]) << np.uint64(8 * (k & 7))
-                for k in range(max(own, 0), size):
-                    byte = np.uint64(tails[tail_start[t] + k - own])
-                    m[k >> 3, i] |= byte << np.uint64(8 * (k & 7))
-            _compress(iv, sigma, h, m, counts, last, v)
+                for k in range(size):
+                    byte = content[at + k] if k < own else tails[tail_start[t] + k - own]
+                    word |= np.uint64(byte) << np.uint64(8 * (k & 7))
+                    if k & 7 == 7 or k == size - 1:
+                        m[(k >> 3) * _LANES + i] = word
+                        word = _ZERO
+            _compress(iv, h, m, counts, last)
         for i in range(lanes):
             t = tail_of[first + i]
             empty = end[first + i] == start[first + i] and tail_end[t] == tail_start[t]
             # Then the block of the key is the last.
-            out[first + i] = nothing if empty else h[0, i]
+            out[first + i] = nothing if empty else h[i]
