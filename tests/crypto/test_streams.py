@@ -13,7 +13,7 @@ from weft.crypto.ciphers.block_format import Carried, pad_id_of
 from weft.crypto.ciphers.chunk_layout import MODULUS
 from weft.crypto.pads.mask_ring import MaskRing
 from weft.crypto.pads.pad_streams import Streams
-from weft.crypto.primitives.prime_field import PRIME, add_modulo, in_field, multiply
+from weft.crypto.primitives.prime_field import PRIME, add_modulo, from_halves, multiply
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError
 
@@ -88,13 +88,18 @@ def show(streams, kind, slots, hidden, carried, since=0, until=2**63 - 1, **how)
     return streams.show(kind, slots, *hidden[:2], carried, (since, until), "a block", **how)
 
 
+#: The largest sum of 2^16 products of a number below the prime and one within ±2^50.
+_MOST = 2**66 * PRIME
+
+
 # ── against the judge ─────────────────────────────────────────────────────────────────────────
 
 
-@given(st.integers(0, PRIME - 1), st.integers(0, PRIME - 1), st.integers(-(2**63), 2**63 - 1))
+@given(st.integers(0, PRIME - 1), st.integers(0, PRIME - 1), st.integers(-_MOST, _MOST))
 def test_arithmetic_is_that_of_the_prime(a, b, value):
     assert int(multiply(np.uint64(a), np.uint64(b))) == a * b % PRIME
-    assert int(in_field(np.int64(value))) == value % PRIME
+    halves = np.int64(value >> 64), np.uint64(value & (2**64 - 1))
+    assert int(from_halves(*halves)) == value % PRIME
     total = np.array([a], np.uint64)
     add_modulo(total, np.array([0, 0]), np.array([b, 2**64 - 1], np.uint64))
     assert int(total[0]) == (a + b + 2**64 - 1) % PRIME

@@ -87,7 +87,9 @@ class Pad(Cipher):
             lambda: self.where(kind),
             chained=kind in CHAINED,
         )
-        opened: Floats = np.multiply(values, total.unit, dtype=np.float64)
+        # In two steps: a product of two types goes through a buffer.
+        opened: Floats = values.astype(np.float64)
+        opened *= total.unit
         return opened
 
     def _by_cohort(self, total: Incoming, carried: Carried) -> bool:

@@ -63,6 +63,14 @@ def _name(
         s0, s1 = book[c, 0] ^ extra[c, 0], book[c, 1] ^ extra[c, 1]
         start = np.int64(book[c, 4])
         piece = out[(lo - begin) * per : (hi - begin) * per]
+        if whole and one and per == 1:
+            # What most names are: the compiler does several rows at once.
+            pad_id, first = (ids[0] & ID_BITS) ^ s0, np.uint64(top | (lo - start))
+            for i in range(hi - lo):
+                piece[i, 0] = pad_id
+                piece[i, 1] = (first + np.uint64(i)) ^ s1
+            lo = hi
+            continue
         for i in range(hi - lo):
             s = lo + i if whole else np.int64(slots[lo + i])
             pad_id = (ids[0] if one else ids[lo + i]) & ID_BITS
@@ -180,6 +188,26 @@ def name_hidden(
             )  # fmt: skip
 
 
+@numba.njit(**INNER)
+def _weigh_run(words: Any, tags: Any, values: Any, multiplier: np.uint64, factors: Any) -> None:
+    """words = values · multiplier and tags = Σ r·values, of rows of one cohort."""
+    high, low = np.int64(0), _ZERO
+    if values.shape[1] == 1:
+        # Without a loop in it, a loop takes a third of the time.
+        factor = factors[0]
+        for r in range(values.shape[0]):
+            words[r, 0] = np.uint64(values[r, 0]) * multiplier
+            high, low = add_product(np.int64(0), _ZERO, factor, values[r, 0])  # type: ignore[call-arg]
+            tags[r] = from_halves(high, low)
+        return
+    for r in range(values.shape[0]):
+        high, low = np.int64(0), _ZERO
+        for j in range(values.shape[1]):
+            words[r, j] = np.uint64(values[r, j]) * multiplier
+            high, low = add_product(high, low, factors[j], values[r, j])  # type: ignore[call-arg]
+        tags[r] = from_halves(high, low)
+
+
 @numba.njit(**OUTER)
 def join_hidden(
     words: Any, tags: Any, blocks: Any, begin: int, end: int, values: Any, before: Any, runs: Any,
@@ -190,14 +218,10 @@ def join_hidden(
     ends, cohorts = runs
     lo = begin
     for k in range(ends.shape[0]):
-        c = cohorts[k]
-        for r in range(lo, min(end, ends[k])):
-            high, low = np.int64(0), _ZERO
-            for j in range(values.shape[1]):
-                words[r, j] = np.uint64(values[r, j]) * book[c, 2]
-                high, low = add_product(high, low, factors[c, j], values[r, j])  # type: ignore[call-arg]
-            tags[r] = from_halves(high, low)
-        lo = max(lo, min(end, ends[k]))
+        c, hi = cohorts[k], min(end, ends[k])
+        if hi > lo:
+            _weigh_run(words[lo:hi], tags[lo:hi], values[lo:hi], book[c, 2], factors[c])
+        lo = max(lo, hi)
     none = before[:0]
     add_pads(words, tags, blocks, begin, end, none, runs, book, per, own, ones)
     if before.shape[0] > 0:
@@ -313,33 +337,49 @@ def name_listed(
 
 
 @numba.njit(**OUTER)
-def open_words(out: Any, words: Any, runs: Any, book: Any) -> bool:
-    """out = words / factor; whether all are small numbers."""
-    ends, cohorts = runs
-    lo, wrong = 0, _ZERO
-    for k in range(ends.shape[0]):
-        inverse = book[cohorts[k], 3]
-        for r in range(lo, ends[k]):
-            for j in range(words.shape[1]):
-                word = words[r, j] * inverse
-                out[r, j] = np.int64(word)
-                # No early end: how long this takes says nothing of where a word is wrong.
-                wrong |= np.uint64(word + _LARGEST >= _RANGE)
-        lo = ends[k]
-    return bool(wrong == _ZERO)
+def reduce_tags(out: Any, tags: Any) -> None:
+    """Tags modulo their prime, where 2^61 is one: a division would take as long as the cipher."""
+    for r in range(tags.shape[0]):
+        out[r] = reduced(tags[r])
+
+
+@numba.njit(**INNER)
+def _open_run(out: Any, words: Any, tags: Any, inverse: np.uint64, factors: Any) -> np.uint64:
+    """Rows of one cohort; not zero where a word is wrong."""
+    wrong, large = _ZERO, False
+    high, low = np.int64(0), _ZERO
+    if words.shape[1] == 1:
+        # Without a loop in it, a loop takes a third of the time.
+        factor = factors[0]
+        for r in range(words.shape[0]):
+            word = words[r, 0] * inverse
+            out[r, 0] = np.int64(word)
+            large |= word + _LARGEST >= _RANGE
+            high, low = add_product(np.int64(0), _ZERO, factor, np.int64(word))  # type: ignore[call-arg]
+            wrong |= from_halves(high, low) ^ tags[r]
+        return wrong | np.uint64(large)
+    for r in range(words.shape[0]):
+        high, low = np.int64(0), _ZERO
+        for j in range(words.shape[1]):
+            word = words[r, j] * inverse
+            out[r, j] = np.int64(word)
+            # No early end: how long this takes says nothing of where a word is wrong.
+            large |= word + _LARGEST >= _RANGE
+            high, low = add_product(high, low, factors[j], np.int64(word))  # type: ignore[call-arg]
+        wrong |= from_halves(high, low) ^ tags[r]
+    return wrong | np.uint64(large)
 
 
 @numba.njit(**OUTER)
-def tags_fit(tags: Any, values: Any, runs: Any, factors: Any) -> bool:
-    """Whether every tag, without its pads, is Σ r·values."""
+def open_words(out: Any, words: Any, tags: Any, runs: Any, book: Any, factors: Any) -> bool:
+    """out = words / factor; whether all are small numbers, and every tag, without its pads, is
+    Σ r·values."""
     ends, cohorts = runs
     lo, wrong = 0, _ZERO
     for k in range(ends.shape[0]):
         c = cohorts[k]
-        for r in range(lo, ends[k]):
-            high, low = np.int64(0), _ZERO
-            for j in range(values.shape[1]):
-                high, low = add_product(high, low, factors[c, j], values[r, j])  # type: ignore[call-arg]
-            wrong |= from_halves(high, low) ^ tags[r]
+        if ends[k] > lo:
+            some = out[lo : ends[k]], words[lo : ends[k]], tags[lo : ends[k]]
+            wrong |= _open_run(some[0], some[1], some[2], book[c, 3], factors[c])
         lo = ends[k]
     return bool(wrong == _ZERO)

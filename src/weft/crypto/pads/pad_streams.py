@@ -43,7 +43,7 @@ from weft.crypto.pads.pad_kernels import (
     name_listed,
     open_words,
     pads_at_depth,
-    tags_fit,
+    reduce_tags,
 )
 from weft.crypto.primitives.aes import Aes256, Blocks
 from weft.crypto.primitives.prime_field import PRIME
@@ -67,7 +67,7 @@ _AT_ONCE = 8192
 _MASK, _WIDE_MASK, _WIDE, _TAG_FACTOR, _FACTOR = 16, 48, 64, 254, 255
 #: Where a name says what for and how wide.
 _USE, _WIDTH = 56, 40
-_TAGS, _TAG_BITS = np.uint64(PRIME), np.uint64(61)
+_TAGS = np.uint64(PRIME)
 _LOW36 = np.uint64((1 << 36) - 1)
 _PRIME = np.uint64(MODULUS)
 #: 2^64 modulo the prime of whole chunks: a number of 28 bits.
@@ -112,6 +112,7 @@ class Streams:
         self._runs = start[1:].astype(np.int64), np.arange(self.cohorts)
         #: Pads have no secrets but the cohort's, and are put on.
         self._own = np.zeros((self.cohorts, 2), np.uint64), np.ones(self.cohorts, np.int8)
+        self._off = -self._own[1]
         self._tag_factors: dict[int, Words] = {}
         # One table for the compiled loops: seed, factor, its inverse, first slot.
         self._book = np.zeros((self.cohorts, 5), np.uint64)
@@ -210,7 +211,8 @@ class Streams:
         if lengths is None and len(pad_ids) != self.cohorts:
             raise ProtocolError(f"{named(where)} names the pads of other cohorts than it covers")
         some, runs = _NO_SLOTS if slots is None else slots, self._runs_of(slots)
-        words, tags, ids = words.copy(), _in_field(tags), np.empty(len(words), np.uint64)
+        words, found, ids = words.copy(), np.empty_like(tags), np.empty(len(words), np.uint64)
+        reduce_tags(found, tags)
         deepest = 1 if counts is None or not len(counts) else int(counts.max())
         for depth in range(max(1, deepest)):
             status = pads_at_depth(
@@ -220,26 +222,25 @@ class Streams:
             )  # fmt: skip
             if status:
                 _explain(status, len(words), named(where))
-            self._take_off(words, tags, kind, some, runs, ids)
+            # Whoever has contributed everywhere leaves one pad id under all rows.
+            alike = deepest == 1 and len(pad_ids) == 1 and len(ids) > 0 and 0 < ids[0] < SIGN
+            self._take_off(words, found, kind, some, runs, ids[:1] if alike else ids)
         values = np.empty(words.shape, np.int64)
-        small = open_words(values, words, runs, self._book)
-        if not (self._fit(tags, values, runs) and small):
+        if not open_words(values, words, found, runs, self._book, self._factors(words.shape[1])):
             raise failed_check(named(where))
         return values
 
     def _take_off(
         self, words: Words, tags: Words, kind: int, slots: Slots, runs: Runs, ids: PadIds
     ) -> None:
-        width = words.shape[1]
+        """One id is that of a pad under all rows; signed ids have one each."""
+        width, own = words.shape[1], self._own[0]
         top, per = _purpose(kind, width), _blocks_of(width)
+        listed, signs = (_NO_PADS, self._off) if len(ids) < len(words) else (ids, self._own[1])
         for begin, end, names in _pieces(len(words), per):
-            name_listed(names, begin, end, ids, slots, runs, self._book, per, top, self._own[0])
+            name_listed(names, begin, end, ids, slots, runs, self._book, per, top, own)
             blocks = _read_only(self.encrypt(names))
-            add_pads(words, tags, blocks, begin, end, ids, runs, self._book, per, *self._own)
-
-    def _fit(self, tags: Words, values: Integers, runs: Runs) -> bool:
-        """Whether tags without pads are those of the values."""
-        return bool(tags_fit(tags, values, runs, self._factors(values.shape[1])))
+            add_pads(words, tags, blocks, begin, end, listed, runs, self._book, per, own, signs)
 
     def _runs_of(self, slots: Slots | None) -> Runs:
         return self._runs if slots is None else cohort_runs(slots, self.cohort_of)
@@ -294,14 +295,6 @@ class Streams:
         names[:, 0] = ids ^ seeds[:, 0]
         names[:, 1] = (np.uint64(use << _USE) | index) ^ seeds[:, 1]
         return self.encrypt(names) ^ seeds
-
-
-def _in_field(tags: Words) -> Words:
-    """Tags modulo their prime, where 2^61 is one: a division would take as long as the cipher."""
-    found: Words = (tags & _TAGS) + (tags >> _TAG_BITS)
-    # What is below the prime becomes huge where the prime is taken off.
-    reduced: Words = np.minimum(found, found - _TAGS)
-    return reduced
 
 
 def _purpose(use: int, width: int) -> int:
