@@ -112,8 +112,38 @@ def party_rows(
 ) -> Any:
     """Rows that a party draws, ascending, and how many of them are shared."""
     positions = party_draw(seed, iteration, party, labelled.shape[0], count)
-    rows = np.sort(labelled[positions])
-    return rows, np.searchsorted(rows, n_shared)
+    rows = np.empty(positions.shape[0], np.int32)
+    shared = numba.int64(0)
+    for i in range(rows.shape[0]):
+        rows[i] = labelled[positions[i]]
+        if rows[i] < n_shared:
+            shared += 1
+    return _ascending(rows), shared
+
+
+@numba.njit(**INNER)
+def _ascending(rows: Any) -> Any:
+    """Slots in order, sorted by one byte after the other, from the lowest: three times as fast as
+    Numba's sort, over which the compiler takes a second more."""
+    other, largest = np.empty(rows.shape[0], np.int32), 0
+    for row in rows:
+        largest = max(largest, row)
+    begin, shift = np.empty(256, np.int64), 0
+    while largest >> shift:
+        for byte in range(256):
+            begin[byte] = 0
+        for row in rows:
+            begin[(row >> shift) & 255] += 1
+        total = 0
+        for byte in range(256):
+            begin[byte], total = total, total + begin[byte]
+        for row in rows:
+            byte = (row >> shift) & 255
+            other[begin[byte]] = row
+            begin[byte] += 1
+        rows, other = other, rows
+        shift += 8
+    return rows
 
 
 @numba.njit(**OUTER)

@@ -68,7 +68,7 @@ def _ascended(data: SettingData, steps: int) -> dict[str, Any]:
     problem = data.problem
     x = sp.csr_array(problem.x)
     norms = np.asarray(x.multiply(x).sum(axis=1)).ravel()
-    order = np.random.default_rng(0).integers(0, x.shape[0], steps)
+    order = np.random.default_rng(0).integers(0, x.shape[0], steps).astype(np.int32)
     alpha, w = np.zeros(problem.y.shape), np.zeros((x.shape[1], problem.y.shape[1]))
     rows, holders = (x.indptr, x.indices, x.data), np.ones(x.shape[0])
     formula = formula_of(problem.loss)

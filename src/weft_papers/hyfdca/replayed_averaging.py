@@ -215,7 +215,7 @@ def _iterations(
     return begin + rates.shape[0] - 1, -1
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, inline="always")
 def _turns(
     present: Any,
     iteration: int,

@@ -31,7 +31,7 @@ from typing import Any
 
 import numba
 
-from weft.compiled_code import INNER, OUTER
+from weft.compiled_code import INNER, OUTER, PASTED
 
 _FAST = {"reassoc", "contract", "nsz"}
 
@@ -166,7 +166,7 @@ def newton(q: Any) -> None:
     back_solve(q)
 
 
-@numba.njit(**INNER)
+@numba.njit(**PASTED)
 def spread(q: Any, k: int) -> int:
     """Set step from direction, k (if any) being its last entry; list free cuts; count them."""
     m = q.count[0]
@@ -207,7 +207,7 @@ def images(q: Any, total: int) -> float:
     return curvature
 
 
-@numba.njit(**INNER)
+@numba.njit(**PASTED)
 def release(q: Any, cut: int) -> None:
     """Fix a cut at 0. If it was a base, its group waits under a new one."""
     g = q.group[cut]
@@ -290,7 +290,7 @@ def settle(q: Any, scale: float, least: float) -> None:
             break
 
 
-@numba.njit(**INNER)
+@numba.njit(**PASTED)
 def enter(q: Any, share: float) -> None:
     """Let the steepest cut of every group wait, if it rises by ``share`` of the steepest."""
     base, group, slope, steepest = q.base, q.group, q.slope, q.free
@@ -309,7 +309,7 @@ def enter(q: Any, share: float) -> None:
             q.count[1] += 1
 
 
-@numba.njit(**INNER)
+@numba.njit(**PASTED)
 def climb(q: Any, scale: float, least: float) -> None:
     """Take Newton steps until one ends inside: at the optimum, unless a pivot was raised."""
     while q.count[0] > 0:
@@ -327,7 +327,7 @@ def climb(q: Any, scale: float, least: float) -> None:
         settle(q, scale, least)
 
 
-@numba.njit(**INNER)
+@numba.njit(**PASTED)
 def balance(q: Any) -> None:
     """Take cuts at 0 out of the factor; bases make every group's sum 1 again, to rounding."""
     for i in range(q.count[0] - 1, -1, -1):
@@ -341,7 +341,7 @@ def balance(q: Any) -> None:
         q.mu[q.base[g]] = max(0.0, rest[g])
 
 
-@numba.njit(**INNER)
+@numba.njit(**PASTED)
 def start(q: Any) -> float:
     """Choose the largest cuts as bases, let others above 0 wait; return the least pivot."""
     mu, group, base = q.mu, q.group, q.base
