@@ -179,7 +179,7 @@ def test_a_path_with_folds_chooses_lambda_by_the_loss_left_out() -> None:
         lam=1.0,
         path=[0.05],
         folds=2,
-        gap=1e-7,
+        gap=1e-6,
         scoring="loss",
         penalize_intercept=False,
     ).fit(CUTS["rows"](table))
@@ -188,7 +188,7 @@ def test_a_path_with_folds_chooses_lambda_by_the_loss_left_out() -> None:
     judge = fitted_elsewhere(x, y, 0.05)
     assert model.coef_ == pytest.approx(judge.coef_, abs=1e-3)
     results = model.cv_results_
-    assert (results["gap"] <= 1e-7).all()
+    assert (results["gap"] <= 1e-6).all()
     # On the whole sample the mean loss of a model is less than on what was left out of it.
     assert results["mean_loss"].min() > -np.log(judge.predict_proba(x).max(axis=1)).mean()
 

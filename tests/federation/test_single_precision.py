@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from covering import every_value
 from weft.data import Tile
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
@@ -132,8 +133,7 @@ def with_outlier(table):
     return table, (cells, table[1])
 
 
-@pytest.mark.parametrize("factor", BEYOND)
-@pytest.mark.parametrize("kept", ["float32", "rounded"])
+@every_value(kept=["float32", "rounded"], factor=BEYOND)
 def test_parties_refuse_them_by_the_message_alone(with_outlier, kept, factor, monkeypatch):
     monkeypatch.setattr(Settings, "trained_factors", {"x1": factor})
     for held in with_outlier:

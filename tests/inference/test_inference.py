@@ -223,16 +223,12 @@ def closed_form(x: Floats, y: Floats, lam: float, *, squared: bool) -> tuple[Flo
     return to_raw @ w, np.sqrt(np.diag(to_raw @ cov @ to_raw.T))
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
-    ("family", "cut"),
-    [
-        ("gaussian", "columns"),
-        pytest.param("binomial", "grid", marks=pytest.mark.release),
-        pytest.param("binomial", "columns", marks=pytest.mark.release),
-    ],
+    ("family", "cut"), [("gaussian", "columns"), ("binomial", "grid"), ("binomial", "columns")]
 )
 def test_sealed_runs_have_standard_errors_on_any_cut(family: str, cut: str) -> None:
-    """Of classes, on shares: ``test_sealed_figures.py`` has those of statsmodels sooner."""
+    """``test_sealed_figures_are_those_of_statsmodels`` (test_sealed_figures.py) has them sooner."""
     x, y = synthetic(family)
     table = table_of(x, y, ["a", "b", "c"], classes=family == "binomial")
     how = {"columns": {"parties": 3}, "grid": {"k": 2, "q": 2}}[cut]

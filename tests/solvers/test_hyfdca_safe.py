@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 
-from covering import before_release, every_value
+from covering import before_release, cover, every_value
 from weft.data import SPLITS, Split, Table, load
 from weft.federation.local_federation import Federation, Preprocessing, Trained
 from weft.solvers.hyfdca import curvature
@@ -40,9 +41,11 @@ def assert_dual_never_falls(trained: Trained) -> None:
 
 
 # One party at a time gets there later, by how much the draws decide.
-@pytest.mark.parametrize("iic", [0.1, *before_release(0.01, 1.0)])
-@pytest.mark.parametrize(
-    "taking_part", [(0.5, 400), *before_release((0.1, 800), (1.0, 400))], ids=str
+@cover(
+    ("iic", "taking_part"),
+    [(0.1, (0.5, 150))],
+    others=product([0.1, 0.01, 1.0], [(0.5, 400), (0.1, 800), (1.0, 400)]),
+    ids=str,
 )
 def test_digits_in_nine_tiles_converge(
     judge: Any, tables: Any, iic: float, taking_part: tuple[float, int]
@@ -73,10 +76,10 @@ def standardised_breast_cancer() -> Table:
     return Table(table.ids, table.features, block, table.labels, table.task)
 
 
-@pytest.mark.parametrize("iic", [*before_release(0.1), 1.0])
-def test_rows_of_very_different_norms_converge(judge: Any, iic: float) -> None:
+@cover(("iic", "iterations"), [(1.0, 130)], others=[(0.1, 220), (1.0, 220)])
+def test_rows_of_very_different_norms_converge(judge: Any, iic: float, iterations: int) -> None:
     split = SPLITS["grid"](standardised_breast_cancer(), 3, 3)
-    trained = train(split, lam=2e-1, iic=iic, iterations=220, certify_every=10)
+    trained = train(split, lam=2e-1, iic=iic, iterations=iterations, certify_every=10)
     assert relative_loss(judge, trained, split, 2e-1) <= 0.02
     assert_dual_never_falls(trained)
 
@@ -97,8 +100,10 @@ def test_one_row_ten_times_as_long_converges(
     assert_dual_never_falls(trained)
 
 
-@pytest.mark.parametrize("iic", [*before_release(0.01), 1.0])
-def test_a_hundred_cohorts_of_one_sample_converge(judge: Any, tables: Any, iic: float) -> None:
+@cover(("iic", "iterations"), [(1.0, 180)], others=[(0.01, 400), (1.0, 400)])
+def test_a_hundred_cohorts_of_one_sample_converge(
+    judge: Any, tables: Any, iic: float, iterations: int
+) -> None:
     """Sample i is with the parties whose bit of i + 1 is set: no two have the same holders."""
     table = tables.digits(100)
     blocks = np.array_split(np.arange(table.m), 7)
@@ -112,21 +117,23 @@ def test_a_hundred_cohorts_of_one_sample_converge(judge: Any, tables: Any, iic: 
         "",
         table.task,
     )
-    trained = train(split, lam=1e-2, iic=iic, iterations=400, certify_every=10)
+    trained = train(split, lam=1e-2, iic=iic, iterations=iterations, certify_every=10)
     assert trained.holdings.rows.sizes.tolist() == [1] * 100
     assert relative_loss(judge, trained, split, 1e-2) <= 1e-3
     assert_dual_never_falls(trained)
 
 
-@pytest.mark.parametrize("iic", [*before_release(0.1), 1.0])
-def test_one_cohort_alone_in_each_iteration_converges(judge: Any, tables: Any, iic: float) -> None:
+@cover(("iic", "iterations"), [(1.0, 60)], others=[(0.1, 200), (1.0, 200)])
+def test_one_cohort_alone_in_each_iteration_converges(
+    judge: Any, tables: Any, iic: float, iterations: int
+) -> None:
     split = SPLITS["grid"](tables.digits(300), 3, 3)
     turns = [[f"r{i}c{j}" for j in (1, 2, 3)] for i in (1, 2, 3)]
     trained = train(
         split,
         lam=1e-1,
         iic=iic,
-        iterations=200,
+        iterations=iterations,
         certify_every=1,
         participation={"trace": turns},
     )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from covering import before_release
+from covering import before_release, changing
 from weft.data import SPLITS, Split, pool
 from weft.federation.local_federation import Federation
 from weft.solvers.settings import Settings
@@ -22,6 +22,8 @@ from weft.solvers.settings import Settings
 LIPSCHITZ = 1.0
 #: Rounding: sums travel as multiples of 2⁻⁴⁰ and 2⁻³⁶.
 ROUNDING = 1e-9
+#: A bound says something once it is this much below where runs begin; before a release they go on.
+BELOW = 2 if changing() else 5
 
 
 def suboptimality(
@@ -73,7 +75,7 @@ def assert_under(bound: Any, epsilon: np.ndarray, start: int) -> None:
     ts = np.arange(start, len(epsilon))
     values = np.array([bound(t) for t in ts.tolist()])
     assert (epsilon[start:] <= values + ROUNDING).all()
-    assert values[-1] <= epsilon[0] / 5, "a solver that stays at zero would pass"
+    assert values[-1] <= epsilon[0] / BELOW, "a solver that stays at zero would pass"
 
 
 def assert_recurrence(epsilon: np.ndarray, share: float, g: float) -> None:
@@ -105,7 +107,7 @@ def test_hybrid_data_with_everyone_present_obeys_theorem_4_5(
     def bound(t: int) -> float:
         return bound_4_5(t, share, g, start)
 
-    end = first_iteration_below(bound, best / 5)
+    end = first_iteration_below(bound, best / BELOW)
     runs = [
         suboptimality(judge, alpha_reader, split, lam, end, iic=1.5, seed=seed) for seed in range(3)
     ]
@@ -130,7 +132,7 @@ def test_horizontal_data_with_random_subsets_obeys_theorem_4_8(
     def bound(t: int) -> float:
         return bound_4_5(t, share, g, start)
 
-    end = first_iteration_below(bound, best / 5)
+    end = first_iteration_below(bound, best / BELOW)
     runs = [
         suboptimality(judge, alpha_reader, split, lam, end, iic=0.75, participation=0.6, seed=seed)
         for seed in range(3)
@@ -155,7 +157,7 @@ def test_vertical_data_in_turns_obeys_theorem_4_11(
     def bound_with(j1: float, t: int) -> float:
         return (j1 + j2 * (math.log(t - c + 1) + 1)) / t
 
-    end = first_iteration_below(lambda t: bound_with(c * best, t), best / 5)
+    end = first_iteration_below(lambda t: bound_with(c * best, t), best / BELOW)
     epsilon, longest = suboptimality(
         judge,
         alpha_reader,
@@ -229,5 +231,5 @@ def test_every_step_is_that_of_algorithm_3(
 
     how: dict[str, Any] = {"gap": None, "certify_every": 1_000_000, "loss": "hinge", **settings}
     federation.train(
-        Settings(cipher="plain", lam=lam, local="theory", iterations=40, **how), progress=look
+        Settings(cipher="plain", lam=lam, local="theory", iterations=20, **how), progress=look
     )
