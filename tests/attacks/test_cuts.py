@@ -147,7 +147,7 @@ def open_cuts(ten_digits):
     return Cuts(ten_digits)
 
 
-@pytest.fixture(scope="module", params=[24, *before_release(40, 80)])
+@pytest.fixture(scope="module", params=[18, *before_release(40, 80)])
 def guarded_cuts(ten_digits, request):
     return Cuts(ten_digits, Terms(min_batch=10), request.param)
 

@@ -230,7 +230,7 @@ def test_third_differences_show_rows_that_reach_a_kink(more_digits, record):
     [
         (300, 1.0),
         (120, 0.1),
-        (300, 0.1),
+        pytest.param(300, 0.1, marks=pytest.mark.release),
     ],
 )
 def test_third_differences_show_nothing_under_guards(record, rows, iic):

@@ -169,7 +169,7 @@ def test_noise_in_feature_sums_hides_rows_where_no_pair_is_compared(monkeypatch,
     near = {}
     for multiplier in (1e-6, 1.0):
         noise = SumNoise(multiplier=multiplier)
-        off, _, _ = attacked(20, 1, sum_noise=noise, iterations=12)
+        off, _, _ = attacked(20, 1, sum_noise=noise, iterations=8)
         near[multiplier] = int((off < NEAR).sum())
     assert near[1e-6] >= 1
     assert near[1.0] == 0

@@ -86,7 +86,7 @@ def cuts(party, phase, message, opened):
 def rows_read(table) -> tuple[int, int]:
     """How many rows of others p1 reads when all are told that nobody sees sums of theirs."""
     diary, tiles = Diary(cuts), by_rows(table, 4)
-    how = Settings(lam=20.0, solver="cutting-planes", gap=1e-5, iterations=60, cipher="plain")
+    how = Settings(lam=20.0, solver="cutting-planes", gap=1e-5, iterations=24, cipher="plain")
     found = run(
         tiles,
         how,

@@ -173,7 +173,7 @@ def predictions_follow_the_columns(weft, clinics, folder):
 SCENE = """
 [data]
 scene = "digits"
-options = { samples = 300, test_samples = 100 }
+options = { samples = 150, test_samples = 60 }
 
 [neural]
 coordinator_sees = "weights"

@@ -69,8 +69,9 @@ def test_auto_names_its_choice_its_reason_and_its_price(told):
 
 
 def test_train_ledger_audit_and_report_say_what_was_seen(told, tmp_path):
-    # Nothing here depends on λ, and a larger one needs fewer round trips.
-    config = CONFIG.replace("lambda = 1e-2", "lambda = 1.0")
+    # Nothing here depends on λ, scale or gap: these need few round trips.
+    config = CONFIG.replace("[data]", '[data]\nscaling = "standard"')
+    config = config.replace("lambda = 1e-2", "lambda = 1.0").replace("gap = 0.2", "gap = 0.5")
     done = told("train", "config.toml", "--record", config=config)
     assert "mode: sealed, since" in done
     assert "sizes, scalars of the whole run and the model" in done

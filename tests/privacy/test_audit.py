@@ -222,7 +222,7 @@ def test_a_field_is_known_in_its_own_direction_and_phase_only():
 def recorded(patchwork):
     """A run whose messages the tests below change."""
     tiles = patchwork()
-    run = Federation(tiles, SCALED, record=True).train(settings())
+    run = Federation(tiles, SCALED, record=True).train(settings(iterations=4))
     return tiles, run.channel.transcript
 
 

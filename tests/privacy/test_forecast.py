@@ -131,7 +131,7 @@ def cut_for(algorithm, patchwork, classes):
 @every_value(
     name=[n for n, a in ALGORITHMS.items() if not a.spans],
     classes=[2, 3],
-    limit=[{"iterations": 8}, {"iterations": None, "round_trips": 20}],
+    limit=[{"iterations": 4}, {"iterations": None, "round_trips": 16}],
 )
 def test_no_method_in_rounds_takes_more_than_the_most(patchwork, name, classes, limit):
     """The sums of its iterations, and one for every certificate, the last one included."""

@@ -122,9 +122,9 @@ CASES = {
 @pytest.mark.parametrize(
     "case",
     [
-        *("a path with folds", "in groups", "HyFDCA", "HyFDCA, practical"),
+        *("a path with folds", "in groups", "HyFDCA, practical"),
         *before_release("cutting planes", "L-BFGS", "HyFDCA, theory"),
-        *before_release("Newton", "HyFDCA, drawing"),
+        *before_release("Newton", "HyFDCA", "HyFDCA, drawing"),
     ],
 )
 def test_what_is_counted_is_what_the_recorded_messages_show(case):

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import msgspec
 import pytest
-from browser import MISSING, open_browser
+from browser import MISSING
 
 from covering import every_value
 from weft import __version__
@@ -59,12 +59,6 @@ class Moving:
 
     def change(self, **fields):
         self.view = msgspec.structs.replace(EMPTY, now=time.time(), **fields)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with open_browser() as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from browser import MISSING, open_browser
+from browser import MISSING
 from hostile_names import FEATURE, HOSTILE, federation
 
 from weft import Federation, Preprocessing, Settings
@@ -77,12 +77,6 @@ def comparison(no_plot, tmp_path_factory):
               "--out", str(out), "--quiet"])  # fmt: skip
     assert not stop.value.code
     return out
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with open_browser() as opened:
-        yield opened
 
 
 @pytest.fixture

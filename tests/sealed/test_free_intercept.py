@@ -8,7 +8,7 @@ from scipy.special import expit
 from sealed_runs import COLUMNS, CUTS, NAMES, cut, held, optimum, table, train, weights
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from covering import every_value
+from covering import cover, every_value
 from weft.errors import ConfigError, WeftError
 from weft.estimators import HybridGLM
 from weft.federation.local_federation import Federation, Preprocessing
@@ -47,8 +47,13 @@ def judged(trained, block, target, lam, loss, number=0):
     return (value(w) - best) / value(w)
 
 
-@pytest.mark.parametrize(("how", "loss"), [*zip(CUTS, ["logistic", "squared"] * 2, strict=True)])
+@cover(
+    ("how", "loss"),
+    [("grid", "logistic"), ("overlapping", "squared")],
+    others=zip(CUTS, ["logistic", "squared"] * 2, strict=True),
+)
 def test_every_cut_gives_the_certified_optimum(how, loss):
+    """Of an intercept; that every cut gives the optimum is in ``test_optimum.py`` too."""
     block, labels = uneven(loss)
     _, trained = train(cut(block, labels, CUTS[how]), loss=loss, free=True)
     judged(trained, held(block, CUTS[how]), targets(labels, loss), 1e-2, loss)

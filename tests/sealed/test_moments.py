@@ -12,6 +12,7 @@ import pytest
 from scipy.special import expit
 from sealed_runs import ALL, CUTS, NAMES, cut, held, table, train, weights
 
+from covering import some_of
 from weft import HybridClassifier
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.federation.local_federation import Federation
@@ -41,8 +42,9 @@ def curvature(block, w):
     return block.T @ ((slopes * (1 - slopes))[:, None] * block) / len(block)
 
 
-@pytest.mark.parametrize("how", [*CUTS, "twice"])
+@pytest.mark.parametrize("how", some_of([*CUTS, "twice"], "overlapping", "twice"))
 def test_moments_are_those_of_the_pooled_table(how):
+    """Overlapping parties are of rows and of columns; every cut is in ``test_optimum.py``."""
     block, labels = table()
     parts = CUTS.get(how, TWICE)
     _, trained = train(cut(block, labels, parts), lam=1e-1, second_moments=BOTH)
@@ -60,7 +62,7 @@ def test_moments_are_those_of_the_pooled_table(how):
         assert np.array_equal(matrix, matrix.T)
 
 
-@pytest.mark.parametrize("path", [(), (1.0, 1e-3)])
+@pytest.mark.parametrize("path", some_of([(), (1.0, 1e-3)], (1.0, 1e-3)))
 def test_every_class_has_the_hessian_of_the_released_model(path):
     block, labels = table(classes=3, rows=110)
     tiles = cut(block, labels, CUTS["grid"])

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from scipy.special import xlogy
+from scipy.special import expit, xlogy
 from sealed_runs import CUTS, cut, held, table, train
 
 from weft.crypto.keys import ephemeral_keys
@@ -42,11 +42,19 @@ def losses(z, y, loss):
     return (z - y) ** 2 / 2 if loss == "squared" else np.logaddexp(0, -y * z)
 
 
+def slopes(z, y, loss):
+    if loss == "poisson":
+        return np.exp(z) - y
+    return z - y if loss == "squared" else -y * expit(-y * z)
+
+
 def fitted(x, y, lam, loss):
     def value(w):
-        return losses(x @ w, y, loss).mean() + lam / 2 * w @ w
+        z = x @ w
+        gradient = x.T @ slopes(z, y, loss) / len(x) + lam * w
+        return losses(z, y, loss).mean() + lam / 2 * w @ w, gradient
 
-    return minimize(value, np.zeros(x.shape[1]), tol=1e-10).x
+    return minimize(value, np.zeros(x.shape[1]), jac=True, tol=1e-10).x
 
 
 def left_out_loss(block, targets, there, lam, loss):
