@@ -211,14 +211,20 @@ class TaggedStore(Store):
     def add(self, slots: Ints, parts: Sequence[Part]) -> None:
         parts, tags = self._split(parts)
         self.words.add(slots, parts)
-        add_modulo(self._tags, slots, tags)
+        if len(parts) > _FEW_PARTS:
+            add_modulo(self._tags, slots, np.frombuffer(b"".join(tags), np.uint64))
+            return
+        end = 0
+        for part, some in zip(parts, tags, strict=True):
+            begin, end = end, end + part.slots
+            add_modulo(self._tags, slots[begin:end], np.frombuffer(some, np.uint64))
 
     def put(self, slots: Ints, parts: Sequence[Part]) -> None:
         parts, tags = self._split(parts)
         self.words.put(slots, parts)
-        self._tags[slots] = tags
+        self._tags[slots] = np.frombuffer(b"".join(tags), np.uint64)
 
-    def _split(self, parts: Sequence[Part]) -> tuple[list[Part], NDArray[np.uint64]]:
+    def _split(self, parts: Sequence[Part]) -> tuple[list[Part], list[memoryview]]:
         words, tags = [], []
         for part in parts:
             end = len(part.body) - TAG * part.slots
@@ -226,7 +232,7 @@ class TaggedStore(Store):
                 raise ProtocolError(f"the block from party {part.party} lacks tags")
             words.append(part._replace(body=part.body[:end]))
             tags.append(part.body[end:])
-        return words, np.frombuffer(b"".join(tags), np.uint64)
+        return words, tags
 
     def take(self, slots: Ints, ends: Sequence[int]) -> list[bytes]:
         tags = self._tags.take(slots)
