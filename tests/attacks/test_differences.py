@@ -114,7 +114,7 @@ def test_one_sample_at_a_time_is_a_row_to_the_other_party(digits, record):
 
 
 def test_one_sample_at_a_time_is_never_shown_under_guards(digits, record):
-    found, diary = one_a_time(digits, PAIRS)
+    found, diary = one_a_time(digits, PAIRS, iterations=150)
     truth = others(found, "p1", digits)
     constant = diary.all("constant")[0]
     sums = foreign_sums(diary)
@@ -180,7 +180,7 @@ def test_a_guard_that_counts_drawn_samples_would_let_single_rows_through(more_di
     )
 
 
-@pytest.mark.parametrize("iterations", [1000, *before_release(3000)])
+@pytest.mark.parametrize("iterations", [600, *before_release(3000)])
 def test_a_guard_that_counts_changed_samples_does_not(more_digits, record, iterations):
     """The property holds in every iteration; the long run goes as far as the attack above."""
     terms = Terms(min_batch=32, allow_pairs=True)

@@ -86,7 +86,7 @@ def test_split_check_train_predict(weft, tmp_path, name, suffix, cutting):
     assert seen.code == 0
     assert json.loads(seen.out)["kind"] == ("vertical" if "columns" in cutting else "hybrid")
     config = tmp_path / "p" / "config.toml"
-    text = config.read_text().replace("gap = 1e-2", "gap = 1e-1")
+    text = config.read_text().replace("gap = 1e-2", "gap = 3e-1")
     if "overlapping" in cutting:
         # Small groups of samples and a loss with kinks: min_batch would keep the gap above that.
         text = text.replace('loss = "hinge"', 'loss = "logistic"')
@@ -94,7 +94,7 @@ def test_split_check_train_predict(weft, tmp_path, name, suffix, cutting):
     trained = weft("train", "p/config.toml", "--out", "results/run", "--json")
     assert trained.code == 0, trained.err
     summary = json.loads(trained.out)
-    assert summary["certificate"]["gap"] <= 1e-1
+    assert summary["certificate"]["gap"] <= 3e-1
     written = {path.name for path in (tmp_path / "results/run").iterdir()}
     assert written == {
         "model.npz",
