@@ -6,7 +6,6 @@ import ast
 import re
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -180,22 +179,6 @@ TORCH_FREE = (
 )
 
 
-def test_nobody_but_those_who_train_networks_loads_torch():
-    """In the process that has been a coordinator of every cipher, which loads none either."""
-    loaded = loaded_by_coordinators()["torch-free"]
-    assert set(TORCH_FREE) <= set(loaded)
-    assert not [module for module in loaded if module.split(".")[0] == "torch"]
-
-
-def test_the_list_of_commands_waits_for_no_numbers():
-    """Commands import what they need when they run, also those of plug-ins."""
-    code = "import sys\nfrom weft.cli import command_line\ncommand_line()\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = set(done.stdout.split())
-    assert {"weft.cli", "weft_neural.commands", "weft_papers.reproduce_command"} <= loaded
-    assert not {"numpy", "pandas", "weft.network", "weft.protocol", "weft.report"} & loaded
-
-
 #: What is dear to load, each with what it brings.
 HEAVY = {
     *("numpy", "pandas", "pyarrow", "sklearn", "numba", "matplotlib", "torch", "nvflare"),
@@ -256,10 +239,12 @@ except SystemExit as ended:
 """
 
 
-def test_help_waits_for_no_numbers():
+def test_help_and_the_list_of_commands_wait_for_no_numbers():
+    """Commands import what they need when they run, also those of plug-ins."""
     heavy, loaded = heavy_modules(COMMAND, "--help")
-    assert "weft.cli" in loaded
+    assert {"weft.cli", "weft_neural.commands", "weft_papers.reproduce_command"} <= loaded
     assert not heavy
+    assert not {"weft.network", "weft.protocol", "weft.report"} & loaded
 
 
 #: What a training of sums with tokens of ids does without: curves, halves of sealed training, and
@@ -291,9 +276,8 @@ def test_training_loads_no_scikit_learn_no_plots_and_no_other_cipher(tmp_path):
     assert not ELSEWHERE & loaded
 
 
-@cache
-def loaded_by_coordinators():
-    """The modules in the process of a coordinator, by its cipher; then with `TORCH_FREE`."""
+def test_coordinators_load_no_reader_no_tile_no_party_nothing_secret_and_no_torch():
+    """One process for all ciphers: to load what coordinators need takes seconds."""
     public = {"paillier": PaillierSecret.new().public()}
     code = COORDINATORS.replace("{torch_free}", ", ".join(TORCH_FREE))
     done = subprocess.run(
@@ -302,13 +286,19 @@ def loaded_by_coordinators():
         text=True,
         check=True,
     )
-    return {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()}
-
-
-@pytest.mark.parametrize("cipher", CIPHERS)
-def test_the_coordinators_code_loads_no_reader_no_tile_no_party_and_nothing_secret(cipher):
+    loaded = {line.split()[0]: set(line.split()[1:]) for line in done.stdout.splitlines()}
+    assert loaded.keys() == {*CIPHERS, "torch-free"}
     assert all((ROOT.parent / f"{name.replace('.', '/')}.py").exists() for name in SECRET)
-    loaded = loaded_by_coordinators()[cipher]
+    for cipher in CIPHERS:
+        loads_nothing_of_the_parties(cipher, loaded[cipher])
+    # All that is no network, and the coordinator of neural runs, in the process that the others
+    # were forked from.
+    assert set(TORCH_FREE) <= loaded["torch-free"]
+    assert not [module for module in loaded["torch-free"] if module.split(".")[0] == "torch"]
+
+
+def loads_nothing_of_the_parties(cipher, loaded):
+    """What a coordinator of a cipher has loaded is no reader, no tile, no party and no secret."""
     assert "weft.solvers.hyfdca.coordinator" in loaded
     forbidden = {
         *("weft.federation.party", "weft.federation.local_federation", "weft.federation.model"),
@@ -317,7 +307,7 @@ def test_the_coordinators_code_loads_no_reader_no_tile_no_party_and_nothing_secr
         "weft.matching.tokens",
     }
     assert all((ROOT.parent / f"{name.replace('.', '/')}.py").exists() for name in forbidden)
-    assert not forbidden.intersection(loaded)
-    assert not [m for m in loaded if m.startswith(("weft.data", "weft.crypto.keys"))]
-    assert not (SECRET & set(loaded)) - {f"weft.crypto.ciphers.{cipher}_scheme"}
+    assert not forbidden.intersection(loaded), cipher
+    assert not [m for m in loaded if m.startswith(("weft.data", "weft.crypto.keys"))], cipher
+    assert not (SECRET & loaded) - {f"weft.crypto.ciphers.{cipher}_scheme"}, cipher
     assert "weft.crypto.coordinator_adder" in loaded
