@@ -179,7 +179,7 @@ def fit(
         },
     }
     if smoke:
-        ways["sealed"]["iterations"] = 5
+        ways["sums"]["gap"], ways["sealed"]["iterations"] = 1e-2, 5
     how_read = Preprocessing(scaling="standard", intercept=True, confirmed=ONE_TABLE)
     settings = Settings(
         loss=LOSSES[family], penalize_intercept=False, inference="model", **ways[mode]

@@ -37,7 +37,7 @@ from weft.solvers.settings import Settings
 Floats = NDArray[np.float64]
 
 COLUMNS, GRID = 50, 3
-LAM, GAP = 1e-4, 1e-2
+LAM, GAP, SMOKE_GAP = 1e-4, 1e-2, 0.5
 #: Columns are correlated, as those of real tables are: factors that they share, and noise beside.
 FACTORS, NOISE = 5, 0.5
 #: Times scikit-learn's seconds, and times the table, that training may take; and how much more than
@@ -136,11 +136,11 @@ def party_tiles(case: Case) -> dict[str, list[Tile]]:
     return tiles
 
 
-def train(case: Case) -> Figures:
+def train(case: Case, gap: float = GAP) -> Figures:
     """From tiles in memory to the model, in this process."""
     before = memory("VmRSS")
     tiles = party_tiles(case)
-    settings = Settings(lam=LAM, loss="logistic", solver="auto", gap=GAP)
+    settings = Settings(lam=LAM, loss="logistic", solver="auto", gap=gap)
     clocks: list[ProcessorClock] = []
 
     def timed(channel: Channel) -> Channel:
@@ -207,10 +207,8 @@ def fit_pooled(case: Case, ours: Floats) -> Peer:
     return Peer(seconds, peak, objective(model.coef_[0]), objective(ours))
 
 
-def alone(smoke: bool, run: Callable[..., object], *arguments: object) -> object:
-    """Run a case in a fresh process; a smoke run in this one."""
-    if smoke:
-        return run(*arguments)
+def alone(run: Callable[..., object], *arguments: object) -> object:
+    """Run a case in a fresh process; a smoke run has no need of one."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(run, arguments)
 
@@ -218,9 +216,10 @@ def alone(smoke: bool, run: Callable[..., object], *arguments: object) -> object
 def one_size(report: Report, case: Case, *, judged: bool) -> Figures:
     """One table; the bars are for the largest."""
     name = f"{case.rows:,} × {COLUMNS}{' in single precision' * case.single}"
-    found = alone(report.smoke, train if report.smoke else warm_train, case)
+    found = train(case, SMOKE_GAP) if report.smoke else alone(warm_train, case)
     assert isinstance(found, Figures)
-    peer = alone(report.smoke, fit_pooled, case, found.weights)
+    judge = (case, found.weights)
+    peer = fit_pooled(*judge) if report.smoke else alone(fit_pooled, *judge)
     assert isinstance(peer, Peer)
     small = 0.0
     for phase, seconds in sorted(found.phases.items(), key=lambda item: -item[1]):

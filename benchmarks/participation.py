@@ -78,8 +78,9 @@ CASES = (
     Case("mnist", "MNIST", 4, 5, "logistic", 1e-3, 1e-3, (96, 170, 330, 1200)),
     Case("mnist", "MNIST", 4, 5, "hinge", 1e-3, 1e-3, (96, 200, 400, 2000)),
 )
-#: What a smoke run is to reach, and the parts of the parties in it, for either kind of loss.
-SMOKE_GAP = 0.9
+#: What a smoke run is to reach, in how many round trips, and the parts of the parties in it, for
+#: either kind of loss.
+SMOKE_GAP, SMOKE_BAR = 0.9, 4
 SMOKE_RULES: dict[str, str | float] = {"logistic": EVERYONE, "hinge": 0.5}
 
 
@@ -158,7 +159,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     cases = CASES
     if report.smoke:
         # One of either kind of loss.
-        cases = tuple(replace(case, gap=SMOKE_GAP) for case in CASES[:2])
+        cases = tuple(
+            replace(case, gap=SMOKE_GAP, bars=(SMOKE_BAR,) * len(case.bars)) for case in CASES[:2]
+        )
     summary = Grid(title="Round trips to a certified gap, and HyFDCA's gap at as many")
     for heading in ("", "bar", "ours", *(f"HyFDCA {local}" for local in PEERS)):
         summary.add_column(heading, justify="right" if heading else "left")

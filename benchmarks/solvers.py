@@ -336,7 +336,7 @@ def bits_part(bench: Bench) -> None:
     """Whether encryption changes any bit; this also compiles what the other parts time."""
     report = bench.report
     # Ten groups of every class hold min_batch samples at least: guards are on.
-    rows, groups, most = (120, SMOKE_GROUPS, 20) if report.smoke else (4500, 10, None)
+    rows, groups, most = (120, SMOKE_GROUPS, 10) if report.smoke else (4500, 10, None)
     split = SPLITS["grid"](synthetic(rows, 30, classes=3), k=3, q=3)
     kinds: dict[str, dict[str, Any]] = {
         "cutting planes": {"solver": "cutting-planes"},
