@@ -51,6 +51,13 @@ def founded(first, tmp_path, weft, quick):
     return first.copied(tmp_path, weft)
 
 
+@pytest.fixture(scope="module")
+def alone(first, tmp_path_factory):
+    """The bits of a run to which nothing happens."""
+    calm = first.copied(tmp_path_factory.mktemp("calm"), first._weft)
+    return calm.run("a-1").coef.tobytes()
+
+
 def amended(founded, *changes):
     """The next roster, not signed yet."""
     path = founded.folder / "roster-2.json"
@@ -148,8 +155,7 @@ def renewed_kit(founded, name):
     return founded.kits / f"{name}.zip", request
 
 
-def test_a_kit_is_renewed_in_its_place_and_runs_under_way_go_on(founded):
-    alone = founded.run("a-1")
+def test_a_kit_is_renewed_in_its_place_and_runs_under_way_go_on(founded, alone):
     founded.begin("b-1")
     for name in ("coordinator", "south"):
         before = certificate_of(founded.kit(name)).serial_number
@@ -158,8 +164,8 @@ def test_a_kit_is_renewed_in_its_place_and_runs_under_way_go_on(founded):
             "federation", "install", archive, "--request", request, "--renew", founded.kit(name)
         )
         assert certificate_of(founded.kit(name)).serial_number != before
-    assert founded.run("b-1").coef.tobytes() == alone.coef.tobytes()
-    assert [run.run for run in RunIndex(founded.kit("south") / "weft").entries()] == ["a-1", "b-1"]
+    assert founded.run("b-1").coef.tobytes() == alone
+    assert [run.run for run in RunIndex(founded.kit("south") / "weft").entries()] == ["b-1"]
 
 
 def test_a_kit_is_not_renewed_with_what_is_not_its_own(founded, weft, monkeypatch):
@@ -202,15 +208,14 @@ def moved(founded, host):
     return there
 
 
-def test_the_coordinator_moves_and_runs_under_way_go_on(founded):
-    alone = founded.run("a-1")
+def test_the_coordinator_moves_and_runs_under_way_go_on(founded, alone):
     founded.begin("b-1")
     there = moved(founded, "weft.example.org")
     with pytest.raises(WeftError, match="does not accept this coordinator"):
         founded.run("b-1", coordinator=there)
     for name in THREE:
         founded.weft("federation", "follow", founded.kit(name), founded.kits / "moved-1.json")
-    assert founded.run("b-1", coordinator=there).coef.tobytes() == alone.coef.tobytes()
+    assert founded.run("b-1", coordinator=there).coef.tobytes() == alone
     submitter = founded.kits / ANNA
     founded.weft("federation", "follow", submitter, founded.kits / "moved-1.json")
     (server, _) = shake_hands(Kit.open(there), Kit.open(submitter))
@@ -223,13 +228,12 @@ def test_the_coordinator_moves_and_runs_under_way_go_on(founded):
     founded.weft("federation", "add", plan, "south", "--out", founded.kits, "--requests", requests)
 
 
-def test_a_coordinator_under_the_same_name_goes_on_where_its_kit_was_copied_to(founded):
-    alone = founded.run("a-1")
+def test_a_coordinator_under_the_same_name_goes_on_where_its_kit_was_copied_to(founded, alone):
     founded.begin("b-1")
     shutil.copytree(founded.kit("coordinator"), founded.folder / "elsewhere")
     shutil.rmtree(founded.kit("coordinator"))
     model = founded.run("b-1", coordinator=founded.folder / "elsewhere")
-    assert model.coef.tobytes() == alone.coef.tobytes()
+    assert model.coef.tobytes() == alone
 
 
 def test_only_the_newest_letter_of_the_authority_moves_a_kit(founded, weft):
