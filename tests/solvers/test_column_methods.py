@@ -98,7 +98,7 @@ def test_labels_may_be_at_one_party_for_some_samples_and_at_another_for_others(
 
 def test_minibatches_come_close_for_a_loss_with_a_kink(breast, judge):
     split = split_of(breast)
-    settings = settings_of(loss="hinge", iterations=600, options={"batch": 20, "rate": 2.0})
+    settings = settings_of(loss="hinge", iterations=300, options={"batch": 20, "rate": 2.0})
     problem = judge.problem("hinge", split, LAM)
     reached = problem.primal(judge.weights(train(split, settings).model, split)[0])
     assert reached == pytest.approx(judge.optimum(problem), rel=0.02)

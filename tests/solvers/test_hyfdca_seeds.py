@@ -60,7 +60,7 @@ def test_another_seed_gives_another_run(tables: Any, run: str) -> None:
 def test_where_nothing_is_drawn_seeds_agree_on_the_path(tables: Any) -> None:
     """At iic = 1 with everyone present only the start of the power iteration is random."""
     split = SPLITS["grid"](tables.digits(300), 2, 2)
-    how: dict[str, Any] = {"lam": 0.3, "gap": None, "iterations": 120, "cipher": "plain"}
+    how: dict[str, Any] = {"lam": 0.3, "gap": None, "iterations": 60, "cipher": "plain"}
     settings = [Settings(**how, seed=seed) for seed in (0, 1)]
     one, two = (Federation(split.parties).train(s).model for s in settings)
     np.testing.assert_allclose(one.coef, two.coef, atol=1e-3)

@@ -113,13 +113,13 @@ def test_the_model_does_not_depend_on_who_comes_when_to_the_bit(
     runs = []
     for rule in rules:
         settings = Settings(
-            lam=1e-2, loss=loss, solver=solver, cipher=cipher, gap=1e-2, participation=rule
+            lam=1e-2, loss=loss, solver=solver, cipher=cipher, gap=3e-2, participation=rule
         )
         runs.append(Federation(split.parties, HOW).train(settings))
     often, seldom = runs
     assert often.model.coef.tobytes() == seldom.model.coef.tobytes()
     assert often.result.certificate == seldom.result.certificate
-    assert often.result.certificate.gap <= 1e-2
+    assert often.result.certificate.gap <= 3e-2
     assert seldom.meter.round_trips > 1.2 * often.meter.round_trips
     for rule, run in zip(rules, runs, strict=True):
         asked = msgspec.structs.replace(settings, participation=rule)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from weft.solvers.base import Record
@@ -21,10 +23,13 @@ def history_frame(records: Sequence[Record]) -> pd.DataFrame:
     dates; ``loss_estimate`` and ``gap_estimate`` are what the coordinator can tell without
     one. A value that there is not is missing, never zero.
     """
-    columns = {name: [getattr(record, name) for record in records] for name in _COLUMNS}
-    frame = pd.DataFrame(columns, columns=_COLUMNS)
-    kinds = {name: "Int64" if name in _WHOLE else "float64" for name in _COLUMNS}
-    return frame.astype(kinds)
+    columns: dict[str, Any] = {}
+    for name in _COLUMNS:
+        values = [getattr(record, name) for record in records]
+        # Of their type at once: to cast a frame of objects takes four times as long.
+        whole = name in _WHOLE
+        columns[name] = pd.array(values, dtype="Int64") if whole else np.array(values, float)
+    return pd.DataFrame(columns, columns=_COLUMNS)
 
 
 def certificates(frame: pd.DataFrame) -> pd.DataFrame:
