@@ -92,6 +92,7 @@ ATTACKS = {
     "76": ("a row from two sealed models, by a column that is large in it", "reader, a party"),
     "74": ("outcomes of a site from the intercept of its own", "reader of the model"),
     "75": ("cells from joint predictions under several models", "party that asks for scores"),
+    "77": ("rows from second moments in the span of a run's vectors", "coordinator"),
 }
 
 #: Where the table stands in docs/attacks.md.

@@ -17,9 +17,8 @@ from weft.losses import get_loss
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.loss_table_limit import weighing
 from weft.solvers.subspace.messages import SearchRequest
-from weft.solvers.subspace.party_sample_values import Rows
+from weft.solvers.subspace.moment_weights import spread_weights
 from weft.solvers.subspace.party_samples import SampleSide
-from weft.solvers.subspace.rounded_kinks import rounded_weights
 from weft.solvers.subspace.span_newton_solver import SpanNewton
 
 HOW = Preprocessing(intercept=True)
@@ -99,35 +98,33 @@ def test_slopes_of_the_rounded_loss_are_those_of_its_value():
     slope = (value(z - step) - value(z + step)) / (2 * step)
     np.testing.assert_allclose(HINGE.rounded_slope(z, y, width), slope, atol=1e-8)
     bend = (value(z - step) - 2 * value(z) + value(z + step)) / step**2
-    np.testing.assert_allclose(HINGE.rounded_curvature(z, y, width), bend, atol=1e-4)
+    np.testing.assert_allclose(HINGE.spread_curvature(z, y, width), bend, atol=1e-4)
     assert (np.abs(HINGE.conjugate(HINGE.rounded_slope(z, y, width), y)) <= 1.0).all()
 
 
-def test_widths_grow_until_enough_samples_are_within():
-    z = np.linspace(0.0, 2.0, 201)[:, None]
-    counted, labels = np.arange(101, 201), np.ones_like(z)
-    used, narrow = np.ones((100, 1), bool), np.array([1e-9])
-    weights = rounded_weights(HINGE, z, labels, narrow, counted, used, 40)
-    heavy = weights[counted] >= 0.75 * weights.max()
-    assert 40 <= heavy.sum() < 100
+def test_widths_grow_until_curvature_is_that_of_enough_samples():
+    z = np.linspace(1.0, 2.0, 100)[:, None]
+    labels, used, narrow = np.ones_like(z), np.ones((100, 1), bool), np.array([1e-9])
+    weights = spread_weights(HINGE, z, labels, narrow, used, 40)
+    assert 40 <= weights.sum() / weights.max() < 50
     # A width that is wide enough stays.
-    wide = rounded_weights(HINGE, z, labels, np.array([0.5]), counted, used, 40)
-    np.testing.assert_array_equal(wide, HINGE.rounded_curvature(z, labels, np.array([0.5])))
+    wide = spread_weights(HINGE, z, labels, np.array([0.5]), used, 40)
+    np.testing.assert_array_equal(wide, HINGE.spread_curvature(z, labels, np.array([0.5])))
     with pytest.raises(ProtocolError, match="second moments of too few samples"):
-        rounded_weights(HINGE, z, labels, narrow, counted, used, 101)
+        spread_weights(HINGE, z, labels, narrow, used, 101)
     # Samples that a fold leaves out do not count.
     used[50:] = False
+    assert not spread_weights(HINGE, z, labels, narrow, used, 40)[50:].any()
     with pytest.raises(ProtocolError, match="second moments of too few samples"):
-        rounded_weights(HINGE, z, labels, narrow, counted, used, 51)
+        spread_weights(HINGE, z, labels, narrow, used, 51)
 
 
 @pytest.mark.parametrize("far", [np.nan, np.inf])
 def test_no_width_is_looked_for_where_scores_are_not_finite(far):
-    """A width that is doubled until samples lie within it would be so for ever."""
+    """A width that grows until samples lie within it would do so for ever."""
     z = np.full((9, 1), far)
-    every, used = np.arange(9), np.ones((9, 1), bool)
     with pytest.raises(ProtocolError, match="scores are not finite"):
-        rounded_weights(HINGE, z, np.ones_like(z), np.array([1.0]), every, used, 5)
+        spread_weights(HINGE, z, np.ones_like(z), np.array([1.0]), np.ones((9, 1), bool), 5)
 
 
 def test_widths_fall_no_further_than_rounding_can_cost():
@@ -152,33 +149,6 @@ def test_widths_fall_no_further_than_rounding_can_cost():
     costs = distance / (1.0 + np.exp(distance / width))
     assert 0.05 * gap < width < gap
     assert costs.max() < 0.1 * gap
-
-
-def test_where_widths_are_doubled_tells_the_row_of_one_sample():
-    """Said, not met: a lying coordinator looks for that width, at points next to each other."""
-    random = np.random.default_rng(0)
-    block, least = random.standard_normal((400, 3)), 40
-    labels = np.where(block[:, :1] + random.standard_normal((400, 1)) > 0, 1.0, -1.0)
-    every, used = np.arange(400), np.ones((400, 1), bool)
-
-    def told(w, width):
-        z = (block @ w)[:, None]
-        weights = rounded_weights(HINGE, z, labels, np.array([width]), every, used, least)
-        return float((weights * z * z).sum())
-
-    def doubled_below(w, low, high):
-        for _ in range(50):
-            middle = 0.5 * (low + high)
-            # Where a width was doubled, the double of it tells the same.
-            low, high = (middle, high) if told(w, middle) == told(w, 2 * middle) else (low, middle)
-        return high
-
-    point, step = np.array([0.5, -0.2, 0.3]), 1e-6
-    edge = doubled_below(point, 1e-3, 10.0)
-    near = [doubled_below(point + step * unit, edge - 1e-4, edge + 1e-4) for unit in np.eye(3)]
-    found = (np.array(near) - edge) / step
-    (row,) = block[np.abs(HINGE.from_kink(block @ point, labels[:, 0]) - edge) < 1e-12]
-    assert abs(found @ row) > 0.9999 * np.linalg.norm(found) * np.linalg.norm(row)
 
 
 def few_directions(monkeypatch):
@@ -230,18 +200,15 @@ def test_vectors_of_samples_that_no_other_party_sees_are_kept_apart(
 def test_a_coordinator_that_asks_for_next_to_no_width_gets_moments_of_enough_samples(
     table, best, monkeypatch
 ):
-    """``min_batch`` samples for every moment weigh three quarters of the most, or more."""
+    """They have as much curvature as ``min_batch`` samples for every moment could have at most."""
     seen = []
-    bend = Rows._bend
 
-    def kept(self, z):
-        found = bend(self, z)
-        if len(self._counted):
-            weights, held = found[self._counted, 0], len(self.vectors)
-            seen.append(((weights >= 0.75 * weights.max()).sum(), held * (held + 1) // 2))
+    def kept(*given):
+        found = spread_weights(*given)
+        seen.append((found.sum() / found.max(), given[-1]))
         return found
 
-    monkeypatch.setattr(Rows, "_bend", kept)
+    monkeypatch.setattr("weft.solvers.subspace.party_sample_values.spread_weights", kept)
     few_directions(monkeypatch)
     monkeypatch.setattr(
         "weft.solvers.subspace.round_trips.SearchRequest",
@@ -251,8 +218,8 @@ def test_a_coordinator_that_asks_for_next_to_no_width_gets_moments_of_enough_sam
     run = trained(table, cipher="plain", terms=terms, iterations=4)
     assert all(record.dual <= best for record in run.result.history)
     assert len(seen) >= 6
-    for heavy, moments in seen:
-        assert heavy >= 2 * moments
+    for heavy, least in seen:
+        assert heavy >= least >= 2
 
 
 def test_few_samples_next_to_the_kink_leave_it_to_cutting_planes(table, best, monkeypatch):
@@ -269,7 +236,8 @@ def test_few_samples_next_to_the_kink_leave_it_to_cutting_planes(table, best, mo
     assert set(cuts) == {3}
     assert run.result.certificate.gap <= 0.1
     assert all(record.dual <= best * (1 + 1e-9) for record in run.result.history)
-    assert [weighing(n, kinks=True) for n in (0, 1, 900)] == [0, 1, 56]
+    settings = Settings(lam=LAM, loss="hinge")
+    assert [weighing(settings, n) for n in (0, 1, 900)] == [0, 1, 56]
 
 
 @pytest.mark.parametrize("width", [0.0, -1.0, np.inf, np.nan])
@@ -294,6 +262,7 @@ def test_parties_of_another_solver_round_nothing_off(table, monkeypatch):
 def test_parties_round_nothing_off_where_samples_weigh_unlike(table, monkeypatch):
     """A coordinator that says nothing against weights: one sample could be most of the moments."""
     monkeypatch.setattr("weft.federation.coordinator.check_samples", lambda *_: None)
+    monkeypatch.setattr("weft.solvers.subspace.coordinator._why_no_moments", lambda _: "")
     with pytest.raises(ProtocolError, match="do not weigh the same"):
         trained(table, cipher="plain", class_weight={"-1": 1.0, "1": 1e4})
 

@@ -11,8 +11,9 @@ from weft.data import SPLITS, Table
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
+from weft.solvers.evaluation_settings import EvaluationSettings
 from weft.solvers.settings import Settings
-from weft.solvers.subspace.loss_table_limit import MOST_DIRECTIONS, most_directions
+from weft.solvers.subspace.loss_table_limit import MOST_DIRECTIONS, most_directions, weighing
 from weft.solvers.subspace.messages import SearchRequest
 from weft.solvers.subspace.party_sample_values import Rows
 
@@ -24,9 +25,9 @@ LAM = 1e-4
 def table():
     random = np.random.default_rng(3)
     # Columns of very different lengths: many iterations.
-    block = random.standard_normal((2700, 20)) * np.geomspace(0.05, 2.0, 20)
-    labels = np.where(block @ random.standard_normal(20) + random.logistic(size=2700) > 0, 1, -1)
-    ids = np.arange(2700).astype(str).astype(object)
+    block = random.standard_normal((3900, 20)) * np.geomspace(0.05, 2.0, 20)
+    labels = np.where(block @ random.standard_normal(20) + random.logistic(size=3900) > 0, 1, -1)
+    ids = np.arange(3900).astype(str).astype(object)
     features = np.array([f"x{j}" for j in range(20)], dtype=object)
     return Table(ids, features, block, labels, task="classification", name="lengths")
 
@@ -45,11 +46,11 @@ def best(table):
     return found.fun
 
 
-def trained(table, solver, **more):
+def trained(table, solver, least=2, **more):
     split = SPLITS["grid"](table, k=3, q=3)
     settings = Settings(lam=LAM, loss="logistic", solver=solver, gap=1e-5, **more)
     # Of few samples, few second moments are told.
-    terms = Terms(ciphers=(settings.cipher,), min_batch=2)
+    terms = Terms(ciphers=(settings.cipher,), min_batch=least)
     return Federation(split.parties, HOW, terms=terms).train(settings)
 
 
@@ -119,12 +120,12 @@ def test_parties_of_another_solver_tell_no_moments(tables, monkeypatch):
     )
     split = SPLITS["grid"](tables.digits(200), k=2, q=2)
     settings = Settings(lam=1e-2, loss="logistic", solver="lbfgs", gap=1e-2, cipher="plain")
-    with pytest.raises(ProtocolError, match="second moments, which only 'span-newton' has"):
+    with pytest.raises(ProtocolError, match="second moments, which are told with 'span-newton'"):
         Federation(split.parties, HOW).train(settings)
 
 
 def test_moments_are_those_of_the_products(table, monkeypatch):
-    """Against products formed from the pooled table, at the point that the party guessed."""
+    """Without guards, against products formed from the pooled table at the point guessed."""
     seen = []
     told = Rows.moments
 
@@ -135,10 +136,19 @@ def test_moments_are_those_of_the_products(table, monkeypatch):
         return found
 
     monkeypatch.setattr(Rows, "moments", kept)
-    trained(table, "span-newton", cipher="plain", iterations=3)
+    trained(table, "span-newton", least=1, cipher="plain", iterations=3)
     rows, z, vectors, found = seen[-1]
     chosen = rows._counted
     slope = expit(z[chosen, 0]) * expit(-z[chosen, 0])
     columns = np.stack([v[chosen, 0] for v in vectors], axis=1)
-    wanted = np.einsum("i,ij,ik->jk", slope, columns, columns) / 2700
+    wanted = np.einsum("i,ij,ik->jk", slope, columns, columns) / 3900
     np.testing.assert_allclose(found[:, 0], wanted[np.triu_indices(len(vectors))], rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("more", "trained"),
+    [({}, 6000), ({"folds": 2}, 3000), ({"evaluation": EvaluationSettings(held_out=0.25)}, 4500)],
+)
+def test_moments_are_no_more_than_samples_that_are_trained_on_allow(more, trained):
+    """Half of those, so that far from zero scores need not weigh all alike."""
+    assert weighing(Settings(lam=LAM, loss="logistic", **more), 6000) == trained // 2

@@ -48,6 +48,9 @@ class Loss(ABC):
         Lipschitz constant of l'; infinite where l has a kink.
     rounds : bool
         Whether it has a kink that can be rounded off, over a width (`rounded_slope`).
+    spreads : bool
+        Whether its curvature, which no sample can have more of than another, can be spread over as
+        many samples as it takes (`spread_curvature`).
     joint : bool
         Whether it is a loss of the scores of all classes at once, which are the last axis of all
         arrays then (`Softmax`); else each class has a loss of its own.
@@ -57,6 +60,7 @@ class Loss(ABC):
     task: ClassVar[Literal["classification", "regression"]]
     lipschitz: ClassVar[float]
     rounds: ClassVar[bool] = False
+    spreads: ClassVar[bool] = False
     joint: ClassVar[bool] = False
 
     @property
@@ -124,13 +128,16 @@ class Loss(ABC):
         """Return −l' of l with its kink rounded off: a dual variable of l itself."""
         raise NotImplementedError(f"no kink of {self.name!r} is rounded off")
 
-    def rounded_curvature(self, z: Array, y: Array, width: Array) -> Array:
-        """Return l'' of the same, above zero everywhere."""
-        raise NotImplementedError(f"no kink of {self.name!r} is rounded off")
+    def spread_curvature(self, z: Array, y: Array, width: Array) -> Array:
+        """Return l'', above zero everywhere, of l as if scores were nearer to where most of it is.
 
-    def from_kink(self, z: Array, y: Array) -> Array:
-        """Return how far z is from the kink."""
-        raise NotImplementedError(f"no kink of {self.name!r} is rounded off")
+        By a factor of ``width`` from 1 on; of a loss with a kink, rounded off over this width.
+        """
+        raise NotImplementedError(f"the curvature of {self.name!r} is not spread")
+
+    def sharpest(self, width: Array) -> Array:
+        """Return the most that `spread_curvature` can be."""
+        return np.full_like(width, self.smoothness)
 
     def table(
         self,

@@ -31,6 +31,7 @@ class Hinge(MarginLoss):
     lipschitz: ClassVar[float] = 1.0
     smoothness: ClassVar[float] = math.inf
     rounds: ClassVar[bool] = True
+    spreads: ClassVar[bool] = True
 
     def value(self, z: Array, y: Array) -> Array:
         """Return max(0, 1 − yz)."""
@@ -57,14 +58,14 @@ class Hinge(MarginLoss):
         """Return yσ((1 − yz)/g), the slope of g·log(1 + e^{(1 − yz)/g}) for a width g."""
         return np.asarray(y * expit((1.0 - y * z) / width))
 
-    def rounded_curvature(self, z: Array, y: Array, width: Array) -> Array:
+    def spread_curvature(self, z: Array, y: Array, width: Array) -> Array:
         """Return σ(1 − σ)/g."""
         share = expit((1.0 - y * z) / width)
         return np.asarray(share * (1.0 - share) / width)
 
-    def from_kink(self, z: Array, y: Array) -> Array:
-        """Return |1 − yz|."""
-        return np.abs(1.0 - y * z)
+    def sharpest(self, width: Array) -> Array:
+        """Return 1/(4g)."""
+        return 0.25 / width
 
     def dual_step(self, alpha: Array, z: Array, y: Array, q: Array | float) -> Array:
         """Return y·clip(yα + (1 − yz)/q, 0, 1)."""
@@ -157,6 +158,7 @@ class Logistic(MarginLoss):
     name: ClassVar[str] = "logistic"
     lipschitz: ClassVar[float] = 1.0
     smoothness: ClassVar[float] = 0.25
+    spreads: ClassVar[bool] = True
 
     def value(self, z: Array, y: Array) -> Array:
         """Return log(1 + e^{−yz}), without overflow."""
@@ -193,6 +195,10 @@ class Logistic(MarginLoss):
         """Return σ(z)(1 − σ(z))."""
         chance: Array = expit(-y * z)
         return chance * (1.0 - chance)
+
+    def spread_curvature(self, z: Array, y: Array, width: Array) -> Array:
+        """Return σ(1 − σ) at a score nearer to zero."""
+        return self.curvature(z / width, y)
 
     def dual_step(self, alpha: Array, z: Array, y: Array, q: Array | float) -> Array:
         """Return y·p, where p solves log(p/(1−p)) + yz + q(p − yα) = 0, by Newton's method."""

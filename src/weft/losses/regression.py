@@ -29,6 +29,7 @@ class Squared(DeviationLoss):
     name: ClassVar[str] = "squared"
     lipschitz: ClassVar[float] = math.inf
     smoothness: ClassVar[float] = 1.0
+    spreads: ClassVar[bool] = True
 
     def value(self, z: Array, y: Array) -> Array:
         """Return ½(z − y)²."""
@@ -46,6 +47,10 @@ class Squared(DeviationLoss):
     def curvature(self, z: Array, y: Array) -> Array:
         """Return 1."""
         return np.ones(np.broadcast_shapes(z.shape, y.shape))
+
+    def spread_curvature(self, z: Array, y: Array, width: Array) -> Array:
+        """Return 1."""
+        return self.curvature(z, y)
 
     def dual_step(self, alpha: Array, z: Array, y: Array, q: Array | float) -> Array:
         """Return α + (y − z − α)/(1 + q)."""

@@ -338,12 +338,31 @@ class NewtonCgCoordinator(SubspaceCoordinator):
 class SpanNewtonCoordinator(SubspaceCoordinator):
     def solver(self, subspace: Subspace) -> Solver:
         exchange = subspace.exchange
-        if exchange.most_directions >= LEAST_DIRECTIONS:
-            return SpanNewton(subspace)
         kinks = not exchange.settings.make_loss().smooth
         instead = "cutting planes" if kinks else "L-BFGS"
-        exchange.notes.append(
-            "some party counts too few samples to tell second moments of "
-            f"{LEAST_DIRECTIONS} vectors under min_batch: directions come from {instead} instead"
-        )
+        why = _why_no_moments(exchange)
+        if not why:
+            return SpanNewton(subspace)
+        exchange.notes.append(f"{why}: directions come from {instead} instead")
         return CuttingPlanes(subspace, EAGER) if kinks else Lbfgs(subspace)
+
+
+def _why_no_moments(exchange: Exchange) -> str:
+    """Why second moments are not told in this run; empty: they are."""
+    settings = exchange.settings
+    if not settings.make_loss().spreads:
+        return (
+            f"the curvature of loss '{settings.loss}' may be that of a few samples, so that no "
+            "second moments are told"
+        )
+    if settings.sum_noise is not None:
+        return "second moments have no noise, so that none are told beside [sum_noise]"
+    if settings.class_weight is not None or exchange.bounds.weight != 1.0:
+        # Moments are told without weights, for one of them could be most of all.
+        return "second moments are of samples that weigh the same, and these do not"
+    if exchange.most_directions < LEAST_DIRECTIONS:
+        return (
+            "some party counts too few samples to tell second moments of "
+            f"{LEAST_DIRECTIONS} vectors under min_batch"
+        )
+    return ""

@@ -12,7 +12,7 @@ from weft.guards.min_batch import SeenBatches
 from weft.guards.sample_kinds import number_pairs
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
-from weft.solvers.subspace.loss_table_limit import rounds_kinks
+from weft.solvers.subspace.loss_table_limit import tells_moments
 from weft.solvers.subspace.party_sample_values import FACTORS, Rows
 from weft.solvers.subspace.product_rounding import in_few_digits
 from weft.sums.party_contribution import Wire
@@ -72,7 +72,7 @@ class Guard:
         kind = rows.kinds_of_samples()
         _refuse_rare(atom, kind, view.min_batch, settings.groups)
         smooth = settings.make_loss().smooth
-        if smooth or rounds_kinks(settings, int(view.counted_rows.sum()), view.min_batch):
+        if smooth or tells_moments(settings, int(view.counted_rows.sum()), view.min_batch):
             told = np.where(view.trained_rows & ~guarded, every, -1)
             atom = np.maximum(atom, _large_enough(told, kind, view.min_batch))
         if not (atom >= 0).any():

@@ -107,9 +107,8 @@ class ExchangeState(RepeatedAsking):
         #: Points at which losses may be asked for at once.
         self.most_steps = min(most_steps(n, holdings.terms.min_batch) for n in samples)
         #: Vectors of which second moments may be asked for.
-        least, kinks = holdings.terms.min_batch, not settings.make_loss().smooth
-        weigh = [weighing(n, kinks=kinks) for n in samples]
-        self.most_directions = min(most_directions(n, least) for n in weigh)
+        least = holdings.terms.min_batch
+        self.most_directions = min(most_directions(weighing(settings, n), least) for n in samples)
         #: Widths over which kinks are rounded off (problems); None: slopes are those of the loss.
         self.rounding: Floats | None = None
         #: Those that the last search brought (vectors × vectors × problems), if any.
@@ -122,10 +121,11 @@ class ExchangeState(RepeatedAsking):
     def steepest(self) -> float:
         """The largest curvature of the mean loss, or about that where l'' has no bound."""
         bounds = self.bounds
+        loss = self.settings.make_loss()
         if self.rounding is not None:
-            # σ(1 − σ) is a quarter at most.
-            return bounds.weight * self.mean_square / (4.0 * float(self.rounding.min()))
-        bend = self.settings.make_loss().curvature_below(bounds.label, bounds.label)
+            bend = float(loss.sharpest(self.rounding).max())
+        else:
+            bend = loss.curvature_below(bounds.label, bounds.label)
         return bounds.weight * bend * self.mean_square
 
     # ── parts of phases ───────────────────────────────────────────────────────────────────

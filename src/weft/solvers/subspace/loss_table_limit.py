@@ -32,13 +32,17 @@ MOST_DIRECTIONS = 64
 
 #: Where second moments of fewer vectors may be told, they are not asked for.
 LEAST_DIRECTIONS = 24
-#: Of so many samples one counts where only those next to a kink weigh much.
+#: One of so many samples counts where only those next to a kink weigh much …
 _PER_KINK = 16
+#: … and of those with a smooth loss, which weigh less the farther their scores are from zero.
+_PER_SCORE = 2
 
 
-def weighing(samples: int, *, kinks: bool) -> int:
-    """How many samples weigh in second moments, where the loss may have kinks."""
-    return max(samples // _PER_KINK, min(samples, 1)) if kinks else samples
+def weighing(settings: Settings, samples: int) -> int:
+    """How many samples' curvature those of a party come to, of which each fold leaves some out."""
+    left_out = settings.evaluation.held_out or (1.0 / settings.folds if settings.folds else 0.0)
+    share = _PER_SCORE if settings.make_loss().smooth else _PER_KINK
+    return max(int(samples * (1.0 - left_out) / share), min(samples, 1))
 
 
 def most_directions(samples: int, min_batch: int) -> int:
@@ -53,8 +57,12 @@ def most_directions(samples: int, min_batch: int) -> int:
     return min(MOST_DIRECTIONS, (math.isqrt(8 * moments + 1) - 1) // 2)
 
 
-def rounds_kinks(settings: Settings, samples: int, min_batch: int) -> bool:
-    """Whether a party that counts so many samples rounds the kink of the loss off when asked to."""
-    if settings.solver != SPAN_NEWTON or not settings.make_loss().rounds:
+def tells_moments(settings: Settings, samples: int, min_batch: int) -> bool:
+    """Whether a party that counts so many samples tells second moments when asked to.
+
+    Whoever agreed to another solver has not agreed to these; nor have they the noise of sums.
+    """
+    loss = settings.make_loss()
+    if settings.solver != SPAN_NEWTON or not loss.spreads or settings.sum_noise is not None:
         return False
-    return most_directions(weighing(samples, kinks=True), min_batch) >= LEAST_DIRECTIONS
+    return most_directions(weighing(settings, samples), min_batch) >= LEAST_DIRECTIONS

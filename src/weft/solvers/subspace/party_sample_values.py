@@ -15,9 +15,9 @@ from weft.solvers.sample_classes_for_guards import kinds_of_classes
 from weft.solvers.settings import Scoring, Settings
 from weft.solvers.subspace.class_fold_problems import ALWAYS, Problems
 from weft.solvers.subspace.loss_kinks import Kinks
+from weft.solvers.subspace.moment_weights import levelled, spread_weights
 from weft.solvers.subspace.party_vectors import Vectors, add_scaled, combined, padded
 from weft.solvers.subspace.product_rounding import in_few_digits
-from weft.solvers.subspace.rounded_kinks import rounded_weights
 from weft.sums.party_contribution import Wire
 
 #: How many times the samples that must change may change along, at first and at most.
@@ -271,23 +271,24 @@ class Rows:
     def moments(self, step: Floats) -> Floats:
         """1/N Σ l'' Z_j Z_k over the rows counted here, for all pairs j ≤ k: (pairs × problems).
 
-        l'' is that at a step on the way from the point to the target.
+        l'' is that at a step on the way from the point to the target, where ``min_batch`` samples
+        for every moment have as much of it, and none weighs much more than others in any direction.
+        Samples weigh the same otherwise.
         """
-        z = self._mixed(np.stack([1.0 - step, step]))
-        bend = self._trained(self._weighed(self._bend(z)))
-        found = self.vectors.moments(bend, self._counted)
-        return found[np.triu_indices(len(found))] / self._n_samples
-
-    def _bend(self, z: Floats) -> Floats:
-        """l'', where a kink is rounded off with so many samples next to it as moments need."""
-        if self.rounding is None:
-            return self._loss.curvature(z, self._labels)
-        held = len(self.vectors)
-        least = 0 if self._least == 1 else self._least * held * (held + 1) // 2
-        used = self._trained(np.ones_like(z))[self._counted] > 0.0
-        return rounded_weights(
-            self._loss, z, self._labels, self.rounding, self._counted, used, least
-        )
+        held, counted = len(self.vectors), self._counted
+        found = np.zeros((held, held, self.width))
+        if len(counted):
+            z = self._mixed(np.stack([1.0 - step, step]))[counted]
+            width = np.ones(self.width) if self.rounding is None else self.rounding
+            used = self._trained(np.ones_like(self._z))[counted] > 0.0
+            least = 0 if self._least == 1 else self._least * held * (held + 1) // 2
+            weights = spread_weights(self._loss, z, self._labels[counted], width, used, least)
+            for p in range(self.width):
+                columns, weight = self.vectors.columns(p, counted), weights[:, p]
+                if least:
+                    weight = levelled(columns, weight, self._least)
+                found[:, :, p] = columns.T @ (columns * weight[:, None])
+        return found[np.triu_indices(held)] / self._n_samples
 
     def _trained(self, a: Floats) -> Floats:
         return a if self._training is None else np.where(self._training, a, 0.0)

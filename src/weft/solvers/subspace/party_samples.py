@@ -18,7 +18,7 @@ from weft.solvers.subspace.loss_table_limit import (
     MOST_STEPS,
     most_directions,
     most_steps,
-    rounds_kinks,
+    tells_moments,
     weighing,
 )
 from weft.solvers.subspace.measurement_limit import MeasurementLimit
@@ -77,7 +77,9 @@ class SampleSide:
         self._rows, self._features, self._wires = rows, features, wires
         self._largest_dual = context.bounds.alpha / 2
         self._piecewise = not settings.make_loss().smooth
-        self._rounds = rounds_kinks(settings, int(view.counted_rows.sum()), view.min_batch)
+        counted = int(view.counted_rows.sum())
+        self._tells_moments = tells_moments(settings, counted, view.min_batch)
+        self._most_directions = most_directions(weighing(settings, counted), view.min_batch)
         self.guard = Guard.of(context, settings, rows, wires.duals)
         self._told_before = ToldVectors.of(context, settings, rows)
         self._noise = VectorNoise.of(context, settings, wires.vectors)
@@ -98,8 +100,6 @@ class SampleSide:
         self._held_out = HeldOutScores.of(context, settings, problems)
         #: z of finished models, where somebody will ask for them.
         self._infers = settings.inference != "none"
-        # Whoever agreed to another solver has not agreed to these.
-        self._tells_moments = settings.solver == SPAN_NEWTON
         self.closed: dict[int, Floats] = {}
 
     # ── z, and the step that was chosen ───────────────────────────────────────────────────
@@ -167,7 +167,7 @@ class SampleSide:
         """Take slopes of the loss as it is, or with its kink rounded off."""
         width = message.rounding
         if width is not None:
-            if not self._rounds:
+            if not (self._piecewise and self._tells_moments):
                 # Nor are sums of samples that no other party sees guarded for that.
                 raise malformed(
                     "rounding",
@@ -245,15 +245,15 @@ class SampleSide:
         view, vectors = self._view, len(self._rows.vectors)
         if not self._tells_moments:
             raise ProtocolError(
-                f"a message asks for second moments, which only '{SPAN_NEWTON}' has, not the "
-                "solver of this run"
+                f"a message asks for second moments, which are told with '{SPAN_NEWTON}', without "
+                "[sum_noise], for losses whose curvature can be spread over many samples, and by "
+                f"parties that count enough of them for min_batch = {view.min_batch}"
             )
         if not len(message.at):
             raise malformed("moments", "are asked for at no step")
         if self._piecewise and message.rounding is None:
             raise malformed("rounding", "is missing where a loss with a kink has no curvature")
-        weigh = weighing(int(view.counted_rows.sum()), kinks=self._piecewise)
-        if vectors > most_directions(weigh, view.min_batch):
+        if vectors > self._most_directions:
             raise ProtocolError(
                 f"a message asks for second moments of {vectors} vectors, which are too many for "
                 f"the samples counted here and min_batch = {view.min_batch}"

@@ -109,16 +109,9 @@ class Vectors:
                 out[j, k] = inner(mine, other)
         return out
 
-    def moments(self, weights: Floats, chosen: Ints) -> Floats:
-        """Σ_i weight_i v_ji v_ki over the chosen slots: (held × held × problems)."""
-        held, width = len(self._held), weights.shape[1]
-        out = np.empty((held, held, width))
-        for p in range(width):
-            columns = np.stack(
-                [vector[chosen, p] for vector in self._held], axis=1, dtype=np.float64
-            )
-            out[:, :, p] = columns.T @ (columns * weights[chosen, p, None])
-        return out
+    def columns(self, problem: int, chosen: Ints) -> Floats:
+        """All vectors of a problem at the chosen slots: (slots × held)."""
+        return np.stack([v[chosen, problem] for v in self._held], axis=1, dtype=np.float64)
 
 
 def combined(vectors: Sequence[Kept], coefficients: Floats) -> Floats:

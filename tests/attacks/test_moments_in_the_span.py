@@ -1,0 +1,215 @@
+"""Rows of single samples, in the coordinates of a run's vectors, from second moments of the span.
+
+Three parties by rows, logistic loss, careful terms, a coordinator alone. With ``span-newton`` it
+reads 1/N Σ l''_i Z_ij Z_ik. Whatever makes one l''_i large beside all others makes the moments the
+products of that sample alone: scores far off, where only the sample nearest to zero has curvature;
+a loss whose curvature begins at once; a row that is far longer than others. Without guards all of
+them tell a row; with them none does.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scene import by_rows
+from scipy.linalg import eigh
+from staging import FastStage, scalars
+
+from weft.data import Table
+from weft.errors import ProtocolError
+from weft.losses import get_loss
+from weft.solvers.settings import Settings
+from weft.solvers.subspace.moment_weights import levelled, spread_weights
+
+HINGE, LOGISTIC = get_loss("hinge"), get_loss("logistic")
+STAY = np.array([[1.0], [0.0]])
+#: So many times as far as the point that was measured.
+FAR = (1e5, 1e6, 1e7)
+
+
+@pytest.fixture(scope="module")
+def table():
+    random = np.random.default_rng(1)
+    block = random.standard_normal((1200, 6))
+    labels = (block[:, 0] + random.logistic(size=1200) > 0).astype(np.int64)
+    ids = np.array([f"s{i}" for i in range(1200)], dtype=object)
+    names = np.array([f"x{j}" for j in range(6)], dtype=object)
+    return Table(ids, names, block / 6.0, labels, "classification", "normal")
+
+
+def staged(table, loss):
+    """A run of parties that tell moments of as many vectors as so few samples allow."""
+    settings = Settings(lam=0.01, loss=loss, solver="span-newton", gap=None, iterations=20)
+    stage = FastStage(by_rows(table, 3), settings, "subspace.search", 4)
+    stage.by_rows = stage.last("subspace.search", "p1")[0]["by_rows"]
+    return stage
+
+
+def moments(stage, at):
+    """What a coordinator reads at some share of the way to a point, and the Z of all samples."""
+    held = len(stage.half("p1").features.vectors)
+    point = np.zeros((held, 1))
+    point[1:, 0] = 1.0, -1.5, 0.7, -0.4
+    stage.ask("point", point=point)
+    asked = {"moved": STAY, "steps": np.zeros((3, 2, 1)), "at": np.array([[at]]), "moments": True}
+    # Sums of the vectors there are never asked for.
+    asked["later"] = True
+    told = scalars(stage.ask("search", by_rows=stage.by_rows, of="point", **asked), "moments")
+    found = np.zeros((held, held))
+    found[np.triu_indices(held)] = told
+    rows = [stage.half(name).rows for name in stage.names]
+    z = np.vstack([half.vectors.columns(0, np.arange(half.labelled.size)) for half in rows])
+    # The anchor is zero.
+    return (found + np.triu(found, 1).T)[1:, 1:], z[:, 1:]
+
+
+def alone(matrix, rows):
+    """Cosine of the first direction with the row next to it, and how much it is of everything.
+
+    In units in which rows are as long in all directions, but for those lost to rounding.
+    """
+    _, lengths, ways = np.linalg.svd(rows, full_matrices=False)
+    units = (ways / lengths[:, None])[lengths > 1e-4 * lengths[0]]
+    even = rows @ units.T
+    lengths, directions = np.linalg.eigh(units @ matrix @ units.T)
+    cosines = np.abs(even @ directions[:, -1]) / np.linalg.norm(even, axis=1)
+    return cosines.max(), lengths[-1] / max(lengths.sum(), 1e-300)
+
+
+@pytest.fixture
+def few_directions(monkeypatch):
+    """Moments of three vectors are enough, so that a small table has samples for them."""
+    monkeypatch.setattr("weft.solvers.subspace.loss_table_limit.LEAST_DIRECTIONS", 3)
+
+
+def unguarded(monkeypatch):
+    room = "weft.solvers.subspace.party_sample_values"
+    monkeypatch.setattr(f"{room}.spread_weights", lambda loss, z, y, *_: loss.curvature(z, y))
+    monkeypatch.setattr(f"{room}.levelled", lambda columns, weights, least: weights)
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+def test_far_off_no_sample_stands_alone(table, few_directions, monkeypatch, record, guarded):
+    if not guarded:
+        unguarded(monkeypatch)
+    stage = staged(table, "logistic")
+    found = [alone(*moments(stage, far)) for far in FAR]
+    if guarded:
+        assert max(share for _, share in found) < 0.9
+        record("77", "guarded", "at scores far off: no row")
+    else:
+        near, share = max(found)
+        assert min(near, share) > 0.999
+        record("77", "unguarded", f"at scores far off, in one search: a row, cosine {near:.3f}")
+
+
+@pytest.mark.parametrize("loss", ["squared_hinge", "smoothed_hinge", "poisson"])
+def test_no_moments_are_told_where_curvature_may_be_that_of_few(table, few_directions, loss):
+    """Between two points next to each other, one sample alone may begin to have some."""
+    with pytest.raises(ProtocolError, match="curvature can be spread over many samples"):
+        moments(staged(table, loss), 1.0)
+
+
+def test_small_tables_tell_no_moments(table):
+    """Also of few vectors: an honest coordinator would not ask for them."""
+    with pytest.raises(ProtocolError, match="that count enough of them for min_batch = 10"):
+        moments(staged(table, "logistic"), 1.0)
+
+
+def test_a_sample_that_begins_to_have_curvature_stands_alone_between_two_points():
+    """What parties refuse, as a coordinator would read it."""
+    random = np.random.default_rng(0)
+    rows, labels = random.standard_normal((9000, 8)), np.ones((9000, 1))
+    point, way = random.standard_normal((2, 8))
+    crossed = np.sort((1 - rows @ point) / (rows @ way))
+    first, second = crossed[crossed > 0][:2]
+    squared = get_loss("squared_hinge")
+    read = []
+    for step in (0.5 * first, 0.5 * (first + second)):
+        bend = squared.curvature((rows @ (point + step * way))[:, None], labels)
+        read.append(rows.T @ (rows * bend))
+    lengths, directions = np.linalg.eigh(read[1] - read[0])
+    most = directions[:, np.abs(lengths).argmax()]
+    assert (np.abs(rows @ most) / np.linalg.norm(rows, axis=1)).max() > 1 - 1e-6
+
+
+@pytest.mark.parametrize("times", [10.0, 100.0, 1e4])
+def test_a_row_that_is_far_longer_than_others_does_not_stand_alone(times, record):
+    random = np.random.default_rng(0)
+    rows = random.standard_normal((6000, 24))
+    rows[7] *= times
+    unit, even = rows[7] / np.linalg.norm(rows[7]), np.full(6000, 0.25)
+
+    def first(weights):
+        return abs(np.linalg.eigh(rows.T @ (rows * weights[:, None]))[1][:, -1] @ unit)
+
+    plain, guarded = first(even), first(levelled(rows, even, 10))
+    assert plain > 0.8
+    assert guarded < 0.6
+    if times == 100.0:
+        record("77", "unguarded", f"a row 100 times as long as others, cosine {plain:.3f}")
+        record("77", "guarded", f"a row 100 times as long: cosine {guarded:.1f}")
+
+
+def test_directions_that_one_sample_alone_has_are_told_as_empty():
+    random = np.random.default_rng(0)
+    rows = np.hstack([random.standard_normal((500, 3)), np.zeros((500, 1))])
+    rows[7, 3] = 1.0
+    weights = levelled(rows, np.full(500, 0.25), 10)
+    assert weights[7] < 1e-6
+    assert (np.delete(weights, 7) > 0.15).all()
+
+
+def test_two_weightings_tell_no_rows(record):
+    """As many samples as there are vectors follow from two; far more have curvature always."""
+    random = np.random.default_rng(0)
+    rows, labels, used = random.standard_normal((6000, 24)), np.ones((6000, 1)), np.ones((6000, 1))
+    point = random.standard_normal(24)
+    best = {}
+    for guarded in (False, True):
+        read = []
+        for w in (point, point + 1e-5 * random.standard_normal(24)):
+            z = 1e3 * (rows @ w)[:, None]
+            bend = LOGISTIC.curvature(z, labels)
+            if guarded:
+                bend = spread_weights(LOGISTIC, z, labels, np.ones(1), used > 0, 3000)
+            read.append(rows.T @ (rows * bend))
+        found = np.linalg.inv(eigh(*read)[1]).T
+        cosines = rows @ (found / np.linalg.norm(found, axis=0))
+        best[guarded] = (np.abs(cosines) / np.linalg.norm(rows, axis=1)[:, None]).max(axis=0)
+    assert (best[False] > 0.999).sum() >= 10
+    # By chance, the nearest of 6,000 rows to a direction of 24 has about 0.75.
+    assert best[True].max() < 0.9
+    record("77", "unguarded", f"from two searches, {(best[False] > 0.999).sum()} rows")
+    record("77", "guarded", "from two searches: no row")
+
+
+def test_where_widths_grow_tells_no_row():
+    """A lying coordinator looks for that width by halving, at points next to each other.
+
+    Where so many samples had to lie within a width, it was how far one of them is from the kink,
+    and from there its row followed, to a cosine of 1.00.
+    """
+    random = np.random.default_rng(0)
+    block, least = random.standard_normal((400, 8)), 40
+    labels = np.where(block[:, :1] + random.standard_normal((400, 1)) > 0, 1.0, -1.0)
+    used = np.ones((400, 1), bool)
+
+    def grows(w, width):
+        z, given = (block @ w)[:, None], np.array([width])
+        weights = spread_weights(HINGE, z, labels, given, used, least)
+        return not np.array_equal(weights, HINGE.spread_curvature(z, labels, given))
+
+    def edge(w, low, high):
+        for _ in range(45):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if grows(w, middle) else (low, middle)
+        return high
+
+    point, step = 0.3 * random.standard_normal(8), 1e-4
+    there = edge(point, 1e-3, 10.0)
+    way = np.array([edge(point + step * unit, 1e-3, 10.0) for unit in np.eye(8)]) - there
+    # It moves as a mean of many rows does.
+    cosines = np.abs(block @ way) / np.linalg.norm(block, axis=1) / np.linalg.norm(way)
+    assert np.linalg.norm(way) > 0.1 * step
+    assert cosines.max() < 0.9
