@@ -21,6 +21,7 @@ LAYERS = (
     *(
         "errors",
         "array_types",
+        "small_arrays",
         "compiled_code",
         "lazy_names",
         "prepared_types",

@@ -37,6 +37,7 @@ from weft.errors import ProtocolError
 from weft.guards.terms import OPEN, Terms
 from weft.protocol.message import malformed
 from weft.protocol.shared_fields import Boxes
+from weft.small_arrays import among
 
 # Loaded by those whose cipher is of such a scheme: they bring large libraries.
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ class Keyring(RunParticipants):
             parts = []
             for axis, told in (("rows", plan.rows), ("columns", plan.columns)):
                 given = told.given[told.start[at] : told.start[at + 1]]
-                if not np.isin(given, self._letters[axis].made_by(party)).all():
+                if not among(given, self._letters[axis].made_by(party)).all():
                     raise malformed(f"seeds.{axis}.given", "names seeds that others make")
                 parts.append(self._letters[axis].write(given.tolist()))
             content = write_seeds(self._dealt if party == _DEALER else None, parts)

@@ -15,6 +15,7 @@ from weft.array_types import Flags, Ints
 from weft.matching.cohorts import Axis, ranges
 from weft.protocol.field_visibility import record
 from weft.protocol.message import Part, malformed
+from weft.small_arrays import among
 
 if TYPE_CHECKING:
     from weft.matching.holding_map import HoldingMap
@@ -113,7 +114,7 @@ class RowSheets(HolderLists):
         if len(self.tiles) != len(self.columns) or (self.tiles < 1).any():
             raise malformed("tiles", "does not say in how many tiles cells are")
         known = len(self.numbers) == len(self.sizes) and bool((np.diff(self.numbers) > 0).all())
-        if not known or not np.isin(self.columns, self.numbers).all() or (self.sizes < 1).any():
+        if not known or not among(self.columns, self.numbers).all() or (self.sizes < 1).any():
             raise malformed("numbers", "does not describe every column cohort")
         line = np.repeat(np.arange(entries), self.line_lengths)
         twice = (np.diff(self.columns) <= 0) & (line[1:] == line[:-1])

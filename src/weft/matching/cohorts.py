@@ -21,6 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from weft.array_types import Ints
+from weft.small_arrays import cut
 
 
 @dataclass(frozen=True)
@@ -198,7 +199,7 @@ def build_axis(
 def _by_tile(numbers: Ints, lengths: Ints) -> tuple[NDArray[np.int32], ...]:
     """A number per token, tile by tile; kept for a whole run, and so in few bytes."""
     narrow = numbers.astype(np.int32)
-    return tuple(np.split(narrow, np.cumsum(lengths)[:-1])) if len(lengths) else ()
+    return tuple(cut(narrow, lengths))
 
 
 def _signatures(entry: Ints, first_entry: Ints) -> tuple[Ints, NDArray[np.uint64]]:

@@ -25,6 +25,7 @@ from weft.errors import DataError, ProtocolError
 from weft.matching.id_normalization import Tokens
 from weft.protocol.field_visibility import tokens
 from weft.protocol.message import Part
+from weft.small_arrays import among
 
 #: Steps of the grids in a power of ten.
 STEPS = 3
@@ -139,7 +140,7 @@ def check_units(told: Mapping[str, UnitTokens | None], columns: Mapping[str, int
     every = every[order]
     found: dict[tuple[int, int], dict[tuple[int, int], int]] = {}
     for number, part in enumerate(elsewhere):
-        for place in np.flatnonzero(np.isin(part.ravel(), every)).tolist():
+        for place in np.flatnonzero(among(part.ravel(), every)).tolist():
             column, shift = divmod(place, part.shape[1])
             token = part[column, shift]
             first, end = (int(np.searchsorted(every, token, side)) for side in ("left", "right"))

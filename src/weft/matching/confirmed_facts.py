@@ -24,6 +24,7 @@ from weft.errors import ProtocolError
 from weft.matching.cohort_sheets import HolderLists
 from weft.matching.party_view import ToldView
 from weft.protocol.message import malformed
+from weft.small_arrays import among
 
 Names = NDArray[np.object_]
 
@@ -279,7 +280,7 @@ def _listed_cells(told: ToldView, own: Ints) -> Ints:
     sheets, lists, cells = told.row_sheets, told.column_sheets, told.row_sheets.cells
     mine = sheets.holders == told.party
     place = np.searchsorted(sheets.numbers, told.column_number)
-    listed = np.isin(told.column_number, sheets.numbers)
+    listed = among(told.column_number, sheets.numbers)
     place = place[listed]
     if (
         own[:, ~listed].any()
@@ -294,7 +295,7 @@ def _listed_cells(told: ToldView, own: Ints) -> Ints:
     named = column * told.n_parties + sheets.holders[entry]
     known = lists.cohort * told.n_parties + lists.holders
     private = np.arange(len(lists.lengths), own.shape[1]) * told.n_parties + told.party
-    if not np.isin(named, np.concatenate([known, private])).all():
+    if not among(named, np.concatenate([known, private])).all():
         raise LyingView
     found = np.zeros((len(cells), own.shape[1]), np.int64)
     found[:, listed] = cells[:, place]
@@ -332,7 +333,7 @@ def check_gifts(seeds: AxisSeeds, to: Ints, lists: HolderLists) -> None:
     listed = lists.cohort * width + lists.holders
     given = seeds.given * width + np.repeat(to, counts)
     makers = np.arange(len(seeds.maker)) * width + seeds.maker
-    if not np.isin(np.concatenate([given, makers]), listed).all():
+    if not among(np.concatenate([given, makers]), listed).all():
         raise LyingView
 
 

@@ -40,6 +40,7 @@ from weft.matching.overlap_rule import Overlap
 from weft.matching.two_spellings import SimilarNames
 from weft.protocol import Channel
 from weft.protocol.shared_fields import Everyone
+from weft.small_arrays import cut
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -262,4 +263,4 @@ def _cut(
     """What a party sent of all its tiles, tile by tile."""
     if not len(counts) or (counts < 0).any() or int(counts.sum()) != len(values):
         raise ProtocolError(f"party {party} sent tokens that do not fit its tiles")
-    return tuple(np.split(values, np.cumsum(counts)[:-1]))
+    return tuple(cut(values, counts))

@@ -17,6 +17,7 @@ from weft.matching.id_normalization import Mismatches
 from weft.matching.overlap_rule import Overlap
 from weft.matching.party_view import TileCohorts, ToldView
 from weft.matching.sum_exposure import crossed_rows, exposed_rows, foreign_columns, held_cells
+from weft.small_arrays import among
 
 
 @dataclass(frozen=True)
@@ -181,7 +182,7 @@ class HoldingMap:
             np.repeat(np.arange(len(lists)), lists.lengths) * parties + lists.values
             for lists in (self.rows.holders, self.rows.marked)
         )
-        return np.isin(held, marked)
+        return among(held, marked)
 
     @cached_property
     def row_tiles(self) -> sp.csr_array:

@@ -14,6 +14,7 @@ from weft.array_types import Flags, Ints
 from weft.matching.cohort_sheets import HolderLists, RowSheets
 from weft.protocol.field_visibility import Meaning, record, texts
 from weft.protocol.message import Part, malformed
+from weft.small_arrays import cut
 
 
 def _roles(*shape: str) -> Meaning:
@@ -39,7 +40,7 @@ class TileCohorts(Part):
         """The cohorts, tile by tile."""
         if (self.lengths < 0).any() or int(self.lengths.sum()) != len(self.places):
             raise malformed("lengths", "are not those of the tiles")
-        return np.split(self.places, np.cumsum(self.lengths)[:-1]) if len(self.lengths) else []
+        return cut(self.places, self.lengths)
 
 
 class ToldView(Part, kw_only=True, eq=False, dict=True):

@@ -13,6 +13,7 @@ from weft.array_types import Floats, Ints
 from weft.crypto.primitives.seeded_words import Words
 from weft.errors import ProtocolError
 from weft.protocol.message import malformed
+from weft.small_arrays import among
 from weft.solvers.party_context import GivenValues, PartyContext
 from weft.solvers.sealed.digit_widths import (
     EIGHTH_POWER,
@@ -132,7 +133,7 @@ class SlopeShares(PhaseOrder):
         """Places of one's own columns that others have too."""
         own = self._whole.places[self._party].columns
         others = [p.columns for n, p in enumerate(self._whole.places) if n != self._party]
-        return np.flatnonzero(np.isin(own, np.concatenate([*others, own[:0]]))).tolist()
+        return np.flatnonzero(among(own, np.concatenate([*others, own[:0]]))).tolist()
 
     def _penalties(self, rows: int) -> list[float]:
         """None, and λN; what it is beside one's own rows alone depends on those of others. Labels

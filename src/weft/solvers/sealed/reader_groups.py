@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.array_types import Flags, Ints
+from weft.small_arrays import among
 from weft.solvers.sealed.table_positions import Place, WholeTable
 
 #: Rows that there must be for each number that is told about all of them.
@@ -53,7 +54,7 @@ def held_by_others(table: WholeTable, party: int) -> tuple[list[Place], list[Fla
     """The places of all other parties, and which rows of this one each of them holds."""
     own = table.places[party]
     others = [place for number, place in enumerate(table.places) if number != party]
-    return others, [np.isin(own.rows, other.rows) for other in others]
+    return others, [among(own.rows, other.rows) for other in others]
 
 
 def columns_within(others: Sequence[Place], held: Sequence[Flags], known: Flags) -> Ints:

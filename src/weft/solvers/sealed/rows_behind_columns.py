@@ -14,6 +14,7 @@ import numpy as np
 
 from weft.array_types import Flags, Floats, Ints
 from weft.errors import ConfigError
+from weft.small_arrays import among
 from weft.solvers.sealed.digit_widths import CELL_BITS
 from weft.solvers.sealed.gamma_responses import GAMMA
 from weft.solvers.sealed.reader_groups import ROWS_PER_NUMBER, held_by_others
@@ -51,7 +52,7 @@ def refuse_lone_rows(
     elsewhere = np.zeros(cells.shape[1])
     others, held = held_by_others(table, party)
     for other in others:
-        mine = np.isin(own.columns, other.columns)
+        mine = among(own.columns, other.columns)
         elsewhere[mine] += len(np.setdiff1d(other.rows, own.rows))
     bends = _BENDS.get(loss)
     penalty = 0.0 if bends is None else lam * table.n_rows / bends

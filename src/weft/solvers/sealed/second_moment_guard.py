@@ -15,6 +15,7 @@ import numpy as np
 from weft.array_types import Flags, Floats, Ints
 from weft.errors import ConfigError
 from weft.matching.party_view import PartyView
+from weft.small_arrays import among
 from weft.solvers.sealed.column_combinations import largest_part, spanned_by, stands_for_few
 from weft.solvers.sealed.reader_groups import (
     ROWS_PER_NUMBER,
@@ -229,8 +230,8 @@ def check_moments(
     if rare_pairs:
         return
     for other in table.places:
-        if not np.isin(other.columns, place.columns).all():
-            shared = np.flatnonzero(np.isin(place.rows, other.rows) & there)
+        if not among(other.columns, place.columns).all():
+            shared = np.flatnonzero(among(place.rows, other.rows) & there)
             refuse_rare_pairs(whole[shared], least)
 
 

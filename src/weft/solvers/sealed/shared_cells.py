@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
 from weft.matching.party_view import PartyView
+from weft.small_arrays import among
 from weft.solvers.sealed.ring_products import round_cells
 from weft.solvers.sealed.table_positions import WholeTable
 
@@ -40,7 +41,7 @@ def parts_of(view: PartyView, table: WholeTable) -> Parts | None:
     for party, other in enumerate(table.places):
         if party == view.party:
             continue
-        both = np.outer(np.isin(own.rows, other.rows), np.isin(own.columns, other.columns))
+        both = np.outer(among(own.rows, other.rows), among(own.columns, other.columns))
         covered += both
         before += both if party < view.party else 0
     sure = covered == told
