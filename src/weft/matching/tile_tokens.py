@@ -51,7 +51,8 @@ class TileTokens:
         if target is not None:
             labelled = ~np.isnan(target)
             labels = label_tokens(exact, target, labelled, secret, classes, beside)
-        order = np.argsort(tokens, kind="stable")
+        # No two ids of a tile are equal: a sort that may swap ties takes a quarter of the time.
+        order = np.argsort(tokens)
         rows, forms = own_loose_forms(ids)
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))

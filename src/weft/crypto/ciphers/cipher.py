@@ -359,7 +359,7 @@ class Cipher(ABC):
 
     # ── parts ─────────────────────────────────────────────────────────────────────────────
 
-    def _pack(self, kind: str, shape: tuple[int, ...], *body: bytes) -> bytes:
+    def _pack(self, kind: str, shape: tuple[int, ...], *body: bytes | memoryview) -> bytes:
         pad_id = self.newest = self.pad_id
         if not pad_id:
             raise ProtocolError(f"a request for {WHAT[kind]} has no number; the run stops")

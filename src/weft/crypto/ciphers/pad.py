@@ -59,13 +59,13 @@ class Pad(Cipher):
             refuse_older()
         if hidden.status == 1:
             self._untie(hidden, sent, minus)
-        return self._pack(kind, values.shape, self._close(hidden.words), hidden.tags.tobytes())
+        return self._pack(kind, values.shape, self._close(hidden.words), hidden.tags.data)
 
     def _propose(self, sent: Outgoing) -> bytes:
         """A block under a new pad alone."""
         kind, slots, values = sent[:3]
         hidden = self._streams[kind].hide(KIND_CODES[kind], slots, values, self.pad_id)
-        return self._pack(kind, values.shape, self._close(hidden.words), hidden.tags.tobytes())
+        return self._pack(kind, values.shape, self._close(hidden.words), hidden.tags.data)
 
     def _post(self, sent: Outgoing, old: Integers, cohorts: Flags | None) -> bytes:
         return self._propose(sent)
@@ -139,6 +139,6 @@ class Pad(Cipher):
             listed = knots[mark & ~int(SIGN)]
             streams.take_off(hidden, KIND_CODES[kind], position, slot, listed)
 
-    def _close(self, words: Words) -> bytes:
+    def _close(self, words: Words) -> bytes | memoryview:
         """Words on their way to the coordinator."""
-        return words.tobytes()
+        return words.data
