@@ -61,6 +61,7 @@ MODES = {
     "subspace.search.ascent": "less is told: no ascended dual vector",
     "subspace.search.moments": "less is told: no second moments",
     "subspace.search.stretched": "less is told: no dual vectors at multiples of the target",
+    "subspace.search.beside": "less is told: no dual vectors at other points",
     "subspace.gather.rounding": "slopes are those of the loss with its kink",
     "subspace.search.rounding": "slopes are those of the loss with its kink",
     "subspace.search.later": "vectors are told now, in a sum over everyone or as noise",

@@ -353,3 +353,20 @@ def test_weight_of_forgotten_cuts_goes_to_the_slack_and_the_rest_is_solved_anew(
     assert rest.value <= whole.value + whole.gap + tolerance
     cold = master_of(gram[np.ix_(kept, kept)], intercepts[kept], owner[kept], groups)
     assert rest.value == pytest.approx(cold.solve(tolerance=tolerance).value, abs=2 * tolerance)
+
+
+def test_a_solve_aside_finds_what_a_master_of_its_own_does_and_leaves_the_first_as_it_was():
+    random = np.random.default_rng(4)
+    rows = random.standard_normal((6, 3))
+    gram, owner = rows @ rows.T, np.zeros(6, np.int64)
+    first, other = random.uniform(0, 1, 6), random.uniform(0, 1, 6)
+    master, alone = (master_of(gram, heights, owner, 1) for heights in (first, other))
+    master.solve(tolerance=TOLERANCE)
+    mu, idle = master.mu.copy(), master.idle.copy()
+    found = master.solve_aside(other, tolerance=TOLERANCE, scale=0.3)
+    expected = alone.solve(tolerance=TOLERANCE, scale=0.3)
+    assert objective(found, gram, other, 0.3) == pytest.approx(expected.value, abs=1e-8)
+    assert (found >= 0).all()
+    assert found.sum() <= 1 + 1e-12
+    assert (master.mu == mu).all()
+    assert (master.idle == idle).all()

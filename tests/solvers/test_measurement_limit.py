@@ -17,6 +17,7 @@ RUNS = [
     {"solver": "cutting-planes", "loss": "hinge", "path": (0.5,), "folds": 2},
     {"solver": "lbfgs", "loss": "logistic"},
     {"solver": "newton-cg", "loss": "logistic"},
+    {"solver": "span-newton", "loss": "hinge"},
 ]
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import numpy as np
 import pytest
+from sklearn.svm import LinearSVC
 
 from weft.data import SPLITS
 from weft.errors import ConfigError
 from weft.federation.local_federation import Federation, Preprocessing
+from weft.guards import Terms
 from weft.protocol import Nothing, Request
 from weft.protocol.channel import LocalChannel
 from weft.solvers.participation import Cyclic, RandomFraction, Trace
@@ -104,6 +108,7 @@ def test_the_forecast_of_waiting_is_what_draws_take(parties, fraction):
         pytest.param("lbfgs", "logistic", "plain", ("everyone", 0.5), marks=pytest.mark.release),
         ("cutting-planes", "hinge", "pad", ("everyone", {"cyclic": 2})),
         ("span-newton", "logistic", "pad", ("everyone", 0.5)),
+        ("span-newton", "hinge", "pad", ("everyone", 0.5)),
     ],
 )
 def test_the_model_does_not_depend_on_who_comes_when_to_the_bit(
@@ -126,3 +131,34 @@ def test_the_model_does_not_depend_on_who_comes_when_to_the_bit(
         ahead = forecast_trips(asked, run.holdings.parties, mean_square=60.0)
         assert ahead is not None
         assert ahead.likely / 3 <= run.meter.round_trips <= 3 * ahead.likely
+
+
+def test_where_few_come_cuts_at_several_points_bound_what_liblinear_finds(tables):
+    """Cutting planes make them where guards leave Newton's method in the span too few moments."""
+    table = tables.digits(400)
+    truth = np.where(table.labels == table.labels.max(), 1, -1)
+    table = replace(table, labels=truth)
+    terms = Terms(min_batch=2, ciphers=("pad",), allow_exposure=True, allow_pairs=True)
+    often, seldom = (
+        Federation(SPLITS["grid"](table, k=2, q=2).parties, Preprocessing(), terms=terms).train(
+            Settings(
+                lam=1e-2,
+                loss="hinge",
+                solver="span-newton",
+                cipher="pad",
+                gap=1e-2,
+                participation=rule,
+            )
+        )
+        for rule in ("everyone", 0.1)
+    )
+    assert any("directions come from cutting planes instead" in n for n in seldom.result.notes)
+    assert often.model.coef.tobytes() == seldom.model.coef.tobytes()
+    certificate = seldom.result.certificate
+    assert often.result.certificate == certificate
+    assert certificate.gap <= 1e-2
+    judge = LinearSVC(loss="hinge", C=100 / len(truth), fit_intercept=False, tol=1e-7)
+    w = judge.set_params(max_iter=10**6).fit(table.block, truth).coef_[0]
+    best = np.maximum(1 - truth * (table.block @ w), 0).mean() + 0.005 * w @ w
+    assert certificate.dual[0] <= best * (1 + 1e-9)
+    assert certificate.primal[0] >= best * (1 - 1e-4)

@@ -183,6 +183,14 @@ class Master:
         self._idle[live] = np.where(self._mu[live] > 0.0, 0, self._idle[live] + 1)
         return Solution(self.mu.copy(), float(value), float(gap))
 
+    def solve_aside(self, intercepts: Floats, *, tolerance: float, scale: float) -> Floats:
+        """Weights for other b_j; those of the last solve, and its idle cuts, stay as they are."""
+        mu = self._mu[: self._size].copy()
+        height = np.concatenate([np.zeros(self._slacks), intercepts])
+        ascend(self._state(height)._replace(mu=mu), float(scale), float(tolerance))
+        found: Floats = mu[self._slacks :]
+        return found
+
     @property
     def idle(self) -> Ints:
         """In how many solves in a row each cut has had weight 0."""

@@ -22,6 +22,7 @@ from weft.solvers.subspace.coordinator import (
     NewtonCgCoordinator,
     SpanNewtonCoordinator,
 )
+from weft.solvers.subspace.cutting_planes_solver import EAGER
 from weft.solvers.subspace.newton_cg_solver import MOST_PRODUCTS
 from weft.solvers.subspace.party import SubspaceParty
 from weft.solvers.subspace.settings import SPAN_NEWTON
@@ -54,25 +55,29 @@ class SubspaceForecast:
         a, b and c of a·(1 + q)^b·digits^c sums, with digits = log10(1/gap).
     trips
         Round trips for a sum.
+    with_kinks
+        That of losses with kinks, where it is another one.
     """
 
     most: int
     usual: float
     fitted: tuple[float, float, float]
     trips: float
+    with_kinks: SubspaceForecast | None = None
 
     def round_trips(self, settings: Settings, mean_square: float) -> float:
         """Round trips of training: all problems are trained in the same ones."""
-        return self.trips * self._likely(settings, mean_square)
+        ahead = self._for_loss(settings)
+        return ahead.trips * ahead._likely(settings, mean_square)
 
     def __call__(self, settings: Settings, classes: int, mean_square: float) -> Forecast:
-        width = classes * (settings.folds + 1)
+        ahead, width = self._for_loss(settings), classes * (settings.folds + 1)
         iterations = most_iterations(settings)
         most = None
         if iterations is not None:
             # One more for a run that starts from a model, whose z is measured first.
-            most = (self.most * iterations * len(settings.lambdas) + 1) * width
-        likely = self._likely(settings, mean_square) * width
+            most = (ahead.most * iterations * len(settings.lambdas) + 1) * width
+        likely = ahead._likely(settings, mean_square) * width
         others_most = 0
         if settings.hands_over:
             # HyFDCA may go on where this solver stops, and sets up like any run of its own.
@@ -80,6 +85,10 @@ class SubspaceForecast:
             _, left = iterating(settings, classes, mean_square)
             most = None if most is None or left is None else most + left + others_most
         return Forecast(capped(likely, most), most, 0, others_most)
+
+    def _for_loss(self, settings: Settings) -> SubspaceForecast:
+        smooth = settings.make_loss().smooth
+        return self if smooth or self.with_kinks is None else self.with_kinks
 
     def _likely(self, settings: Settings, mean_square: float) -> int:
         """Sums for each problem."""
@@ -90,10 +99,14 @@ class SubspaceForecast:
 
 
 def _forecasts(
-    most: int, usual: float, fitted: tuple[float, float, float], trips: float
+    most: int,
+    usual: float,
+    fitted: tuple[float, float, float],
+    trips: float,
+    with_kinks: SubspaceForecast | None = None,
 ) -> dict[str, Any]:
     """Sums and round trips, which go together."""
-    ahead = SubspaceForecast(most, usual, fitted, trips)
+    ahead = SubspaceForecast(most, usual, fitted, trips, with_kinks)
     return {"forecast": ahead, "round_trips": ahead.round_trips}
 
 
@@ -202,6 +215,17 @@ SUBSPACE = (
         ),
         trips="2; 3 with holders without labels",
         reference="ours",
-        **_forecasts(most=3 + 1 + 1, usual=3.0, fitted=QUASI_NEWTON, trips=1.0),
+        **_forecasts(
+            most=3 + 1 + 1,
+            usual=3.0,
+            fitted=QUASI_NEWTON,
+            trips=1.0,
+            with_kinks=SubspaceForecast(
+                most=EAGER.count + 1 + 1,
+                usual=EAGER.count + 1.0,
+                fitted=(5.0, 0.32, 0.6),
+                trips=2 / 7,
+            ),
+        ),
     ),
 )

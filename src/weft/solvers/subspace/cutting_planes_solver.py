@@ -7,6 +7,8 @@ search the way from the best point to that minimum, and cut again at a guessed s
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from weft.array_types import Flags, Floats
@@ -31,12 +33,38 @@ _TRIAL = 8
 _SLOW = 0.75
 #: Share of the mixtures below which a kind is left out.
 _USED = 0.1
-#: Solves in a row without weight after which a cut is dropped.
-_IDLE = 12
 
 
-#: Where further cuts are made if round trips are dear, in guessed steps.
-EAGER = (1.0, 0.5, 2.0)
+@dataclass(frozen=True)
+class Places:
+    """Where an iteration makes cuts.
+
+    Attributes
+    ----------
+    steps
+        On the way to the minimum of the model, in guessed steps.
+    beside
+        How much other minima hold on to the point, in λ, and in guessed steps where cuts are made
+        on the way to each.
+    idle
+        Solves in a row without weight after which a cut is dropped.
+    """
+
+    steps: tuple[float, ...] = (1.0,)
+    beside: tuple[tuple[float, tuple[float, ...]], ...] = ()
+    idle: int = 12
+
+    @property
+    def count(self) -> int:
+        """Of cuts."""
+        return len(self.steps) + sum(len(steps) for _, steps in self.beside)
+
+
+#: Where sums are dear.
+ONE_CUT = Places()
+#: Where round trips are dear. Cuts that are as near to each other as those of one way say much the
+#: same; those on the way to minima that hold on to the point show other samples at their kinks.
+EAGER = Places(steps=(1.0, 0.5, 2.0), beside=((1.0, (1.0, 2.0)), (10.0, (2.0,))), idle=40)
 
 
 class CuttingPlanes:
@@ -49,16 +77,15 @@ class CuttingPlanes:
 
     Parameters
     ----------
-    cuts
-        Where subgradients are taken, in guessed steps: more of them take fewer iterations, and are
-        more sums.
+    places
+        Where subgradients are taken: more of them take fewer iterations, and are more sums.
     """
 
-    def __init__(self, subspace: Subspace, cuts: tuple[float, ...] = (1.0,)) -> None:
+    def __init__(self, subspace: Subspace, places: Places = ONE_CUT) -> None:
         self._subspace = subspace
         self._bounding = Bounding(subspace)
         self._reach = np.full(subspace.width, _FIRST_REACH)
-        self._cuts: Floats = np.array(cuts)[:, None]
+        self._places = places
         #: Which cuts came from coordinate ascent.
         self._ascended: Flags = np.zeros(0, bool)
         self._coming = [False]
@@ -73,7 +100,8 @@ class CuttingPlanes:
         subspace = self._subspace
         weights = self._take()
         vertices, ascent = self._useful(weights[1:])
-        guesses = np.minimum(1.0, _BEYOND * self._reach) * self._cuts
+        guess = np.minimum(1.0, _BEYOND * self._reach)
+        guesses = np.array(self._places.steps)[:, None] * guess
         samples = subspace.exchange.holdings.n_samples
         curvature = subspace.exchange.mean_square / (subspace.lam * samples)
         primal = subspace.search(
@@ -81,9 +109,10 @@ class CuttingPlanes:
             self._steps(),
             guesses if vertices else guesses[:0],
             Ascent(weights=weights[1:], curvature=curvature) if ascent else None,
+            beside=self._beside(guess) if vertices and self._places.beside else None,
         )
         subspace.mixture = weights
-        self._coming = [False] * (vertices * len(guesses)) + [True] * ascent
+        self._coming = [False] * (vertices * self._places.count) + [True] * ascent
         best = primal.argmin(axis=0)
         subspace.move(best)
         self._reach = np.where(best > 0, _STEPS[best], self._reach)
@@ -103,6 +132,14 @@ class CuttingPlanes:
         self._coming = [True]
         self._take()
 
+    def _beside(self, guess: Floats) -> Floats:
+        """Points on the way to minima that hold on to the point (points × vectors × problems)."""
+        here, points = self._subspace.point, []
+        for stickiness, steps in self._places.beside:
+            way = guess * (self._bounding.minimum_near(stickiness) - here)
+            points += [here + step * way for step in steps]
+        return np.stack(points)
+
     def _useful(self, weights: Floats) -> tuple[bool, bool]:
         """Whether vertices, and whether steps of ascent, have been worth their sums."""
         self._gaps.append(float(self._subspace.gaps.max()))
@@ -110,7 +147,9 @@ class CuttingPlanes:
             return True, True
         total = weights.sum(axis=0)
         share = weights[self._ascended].sum(axis=0) / np.where(total > 0, total, 1.0)
-        return bool(share.min() < 1.0 - _USED), bool(share.max() > _USED)
+        # Where round trips are dear, vertices bring the best point forward, if not the bound.
+        vertices = bool(self._places.beside) or bool(share.min() < 1.0 - _USED)
+        return vertices, bool(share.max() > _USED)
 
     def _steps(self) -> Floats:
         """Shares of point and target at which losses are measured: (steps × 2 × problems)."""
@@ -123,7 +162,7 @@ class CuttingPlanes:
         idle = self._bounding.idle
         # Groups of rows go together, as they came.
         idle = np.repeat(idle.reshape(-1, self._subspace.groups).min(axis=1), self._subspace.groups)
-        if (idle >= _IDLE).sum() >= max(8, len(idle) // 8):
-            kept = np.flatnonzero(idle < _IDLE)
+        if (idle >= self._places.idle).sum() >= max(8, len(idle) // 8):
+            kept = np.flatnonzero(idle < self._places.idle)
             self._ascended = self._ascended[kept]
             self._subspace.drop(self._bounding.keep(kept))

@@ -85,7 +85,7 @@ class Guard:
     def keep(self, duals: Floats, shares: Floats | None) -> None:
         """Change, in place, new dual vectors that others will see sums of.
 
-        ``shares`` of point and target (vectors × 2 × problems) say where they were taken; None:
+        ``shares`` of points (vectors × points × problems) say where they were taken; None:
         they are no slopes of the loss.
         """
         restrained = np.zeros(len(self.batches.atoms), bool)

@@ -113,6 +113,25 @@ class Bounding:
         subspace.dual = np.maximum(subspace.dual, values)
         return weights
 
+    def minimum_near(self, stickiness: float) -> Floats:
+        """The minimum of λ/2 ‖w‖², the highest cut, and a term that holds on to the point.
+
+        That is λ/2 times ``stickiness`` times ‖w − point‖². Returns coefficients of vectors.
+        """
+        subspace, cuts = self._subspace, self.vectors
+        share = stickiness / (1.0 + stickiness)
+        found = share * subspace.point
+        for columns, master in zip(self._columns, self.masters, strict=True):
+            p = columns.start
+            held, left = (1.0 + stickiness) * subspace.lam[p], subspace.primal[p] - subspace.dual[p]
+            heights = subspace.offsets[cuts, p] - share * (
+                subspace.gram[cuts, :, p] @ subspace.point[:, p]
+            )
+            tolerance = _SHARE * left if np.isfinite(left) else _SHARE
+            mu = master.solve_aside(heights, tolerance=max(tolerance, 0.0), scale=1.0 / held)
+            found[cuts, columns] += mu[:, None] / held
+        return found
+
     def _learn_range(self) -> None:
         """How far apart the best intercepts of classes can be, by entries of all cuts."""
         subspace = self._subspace

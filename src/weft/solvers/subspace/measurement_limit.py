@@ -11,12 +11,16 @@ from typing import Self
 
 from weft.errors import ProtocolError
 from weft.solvers.settings import Settings
+from weft.solvers.subspace.cutting_planes_solver import EAGER
 from weft.solvers.subspace.newton_cg_solver import MOST_PRODUCTS
+from weft.solvers.subspace.settings import SPAN_NEWTON
 
 #: Tables in an iteration, at most: of the search, and of one after a party was away.
 _TABLES = 2
 #: Dual vectors in an iteration, at most, besides those for products with the Hessian.
 _VECTORS = 4
+#: Where cutting planes may stand in for Newton's method in the span: cuts, and a step of ascent.
+_VECTORS_OF_KINKS = EAGER.count + 1
 #: One more where free intercepts of all classes of a joint loss need cuts beside them.
 _VECTORS_OF_CLASSES = 5
 
@@ -39,7 +43,10 @@ class MeasurementLimit:
         iterations = math.inf if settings.iterations is None else settings.iterations + 1
         steps = iterations * len(settings.lambdas)
         products = MOST_PRODUCTS if settings.solver == "newton-cg" else 0
-        vectors = _VECTORS_OF_CLASSES if settings.make_loss().joint else _VECTORS
+        loss = settings.make_loss()
+        vectors = _VECTORS_OF_CLASSES if loss.joint else _VECTORS
+        if settings.solver == SPAN_NEWTON and not loss.smooth:
+            vectors = _VECTORS_OF_KINKS
         return cls(_TABLES * steps, (vectors + products) * steps)
 
     def tell_table(self) -> None:

@@ -167,8 +167,9 @@ class SearchRequest(DualsRequest, kw_only=True):
     """Asks for losses on the way to a target, and for dual vectors at guessed steps.
 
     Without ``point`` the target is the point whose z comes along. ``stretched`` asks for further
-    dual vectors, at multiples of the target. With ``moments``, also for second moments of the Z
-    of all vectors, weighed by l'' at the first guessed step.
+    dual vectors, at multiples of the target, ``beside`` for some at other points. With
+    ``moments``, also for second moments of the Z of all vectors, weighed by l'' at the first
+    guessed step.
     """
 
     steps: Annotated[
@@ -179,6 +180,9 @@ class SearchRequest(DualsRequest, kw_only=True):
     ascent: Ascent | None = None
     stretched: Annotated[
         Floats | None, coefficients("of the target at further dual vectors", "vectors", "problems")
+    ] = None
+    beside: Annotated[
+        Floats | None, coefficients("of vectors in other points", "points", "vectors", "problems")
     ] = None
     moments: Annotated[bool, _WISH] = False
 

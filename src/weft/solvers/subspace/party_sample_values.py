@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,6 +90,8 @@ class Rows:
             self.vectors.append([self._constant])
         self._z = self.scores(zeros.copy())
         self._target = zeros
+        #: z of further points at which dual vectors are made.
+        self._beside: list[Floats] = []
         self._groups = settings.groups
         #: The group of every row; None: they are all in one.
         self.group: NDArray[np.int32] | None = None
@@ -135,8 +138,10 @@ class Rows:
         self._z = self.scores(z)
         self.vectors.renew(z)
 
-    def aim(self, target: Floats) -> None:
+    def aim(self, target: Floats, beside: Sequence[Floats] = ()) -> None:
+        """Look at the way to a target, and at points beside it, by their z."""
         self._target = self.scores(target)
+        self._beside = [self.scores(point) for point in beside]
 
     def scores(self, z: Floats) -> Floats:
         """z = Xw with the offsets of the rows."""
@@ -158,14 +163,23 @@ class Rows:
 
     def _mixed(self, shares: Floats) -> Floats:
         z = np.zeros_like(self._z)
-        add_scaled(z, self._z, shares[0])
-        add_scaled(z, self._target, shares[1])
+        for point, share in zip(self._points, shares, strict=False):
+            if share.any():
+                add_scaled(z, point, share)
         return z
+
+    @property
+    def _points(self) -> list[Floats]:
+        """z of the point, of the target, and of the points beside."""
+        return [self._z, self._target, *self._beside]
 
     # ── dual vectors ──────────────────────────────────────────────────────────────────────
 
     def duals_at(self, shares: Floats) -> Floats:
-        """−l' at mixtures of point and target (mixtures × 2 × problems), side by side."""
+        """−l' at mixtures of points (mixtures × points × problems), side by side.
+
+        Shares are of the point, of the target, and of points beside, where there are any.
+        """
         found = [self._trained(self._weighed(self._slopes(self._mixed(s)))) for s in shares]
         return np.hstack(found) if found else np.zeros((len(self._z), 0))
 
@@ -215,9 +229,12 @@ class Rows:
     def kinks(self, rows: Ints, problem: int, shares: Floats) -> Kinks:
         """Some rows by their distance to the kink of the loss, in one problem.
 
-        ``shares`` of point and target say where.
+        ``shares`` of point, target and points beside say where.
         """
-        z = shares[0] * self._z[rows, problem] + shares[1] * self._target[rows, problem]
+        z = np.zeros(len(rows))
+        for point, share in zip(self._points, shares.tolist(), strict=False):
+            if share:
+                z += share * point[rows, problem]
         return Kinks(self._loss, z, self._labels[rows, problem])
 
     def trained(self, rows: Ints, problem: int) -> NDArray[np.bool_] | bool:

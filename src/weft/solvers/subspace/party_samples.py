@@ -203,13 +203,15 @@ class SampleSide:
                 raise malformed("point", "is missing")
             sized(message.point, "point", len(vectors), width)
             target = vectors.combine(message.point)
-        self._rows.aim(target)
+        beside = self._points_beside(message.beside)
+        self._rows.aim(target, beside)
         guesses = self._steps(message.at, "at", width)
         shares = _shares(guesses)
         if message.stretched is not None:
             # The same scores, times something: other slopes of the same samples.
             some = self._steps(message.stretched, "stretched", width)
             shares = np.concatenate([shares, np.stack([np.zeros_like(some), some], axis=1)])
+        shares = _with_points_beside(shares, len(beside))
         duals = self._guess(guesses, shares)
         if message.ascent is not None:
             # Another guess: where a step of coordinate ascent and its momentum lead.
@@ -217,11 +219,21 @@ class SampleSide:
             sized(message.ascent.curvature, "ascent.curvature", width)
             self._rows.mix(message.ascent.weights)
             duals = np.hstack([duals, self._rows.ascended(message.ascent.curvature)])
-            shares = np.concatenate([shares, _shares(np.ones((1, width)))])
+            there = _shares(np.ones((1, width)))
+            there = np.pad(there, [(0, 0), (0, len(beside)), (0, 0)])
+            shares = np.concatenate([shares, there])
         # Slopes of a piecewise linear loss are whole numbers, which travel as they are.
         exact = self._piecewise and message.ascent is None and message.rounding is None
         self._collect(duals, shares, exact=exact)
         self._due = message.later
+
+    def _points_beside(self, points: Floats | None) -> list[Floats]:
+        """z of points beside the way to the target, from what they are combined of."""
+        if points is None:
+            return []
+        vectors = self._rows.vectors
+        self._steps(points, "beside", len(vectors), self._problems.width)
+        return [vectors.combine(point) for point in points]
 
     def tell_search(self, message: SearchRequest) -> SearchReply:
         """Losses along the way, and what the new dual vectors give."""
@@ -300,7 +312,7 @@ class SampleSide:
     def _guess(self, guesses: Floats, shares: Floats) -> Floats:
         """Dual vectors at guessed steps; a bad guess may lie beyond what can be added.
 
-        ``shares`` of point and target are those of the guesses, and of others behind them.
+        ``shares`` of points are those of the guesses, and of others behind them.
         """
         duals, limit = self._rows.duals_at(shares), self._largest_dual
         self._guesses = guesses
@@ -312,7 +324,7 @@ class SampleSide:
     def _collect(self, duals: Floats, shares: Floats | None = None, *, exact: bool = False) -> None:
         """Start the feature sums of new dual vectors.
 
-        ``shares`` of point and target (vectors × 2 × problems) say where they were taken.
+        ``shares`` of points (vectors × points × problems) say where they were taken.
         """
         # Other holders of a row may only learn the vector as it travels.
         self.duals = duals if exact else self._wires.duals.on_grid(duals)
@@ -443,6 +455,17 @@ class SampleSide:
         """Counts of scores, in buckets that are never of a few samples."""
         assert self._held_out is not None
         return EvaluateReply(counts=self._packed("counts", self._held_out.told.tolist()))
+
+
+def _with_points_beside(shares: Floats, count: int) -> Floats:
+    """Shares of so many further points too, at each of which one more vector is made."""
+    alone = np.repeat(np.eye(count)[:, :, None], shares.shape[2], axis=2)
+    return np.concatenate(
+        [
+            np.pad(shares, [(0, 0), (0, count), (0, 0)]),
+            np.pad(alone, [(0, 0), (2, 0), (0, 0)]),
+        ]
+    )
 
 
 def _shares(steps: Floats) -> Floats:

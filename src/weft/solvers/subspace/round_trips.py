@@ -124,19 +124,22 @@ class Exchange(ExchangeState):
         guesses: Floats,
         ascent: Ascent | None = None,
         stretched: Floats | None = None,
+        beside: Floats | None = None,
         moments: bool = False,
     ) -> tuple[Floats, Floats, Floats | None]:
         """Losses on the way to a target, and new dual vectors at guessed steps.
 
         With ``ascent``, another one that coordinate ascent from a mixture proposes, and before it
-        some at the target times what ``stretched`` says. With
-        ``moments``, second moments of the vectors held at the first guess, which are kept here.
+        some at the target times what ``stretched`` says, and at points ``beside`` the way there.
+        With ``moments``, second moments of the vectors held at the first guess, which are kept
+        here.
 
         Returns losses (steps × problems), offsets (vectors × problems) and, where rows give
         them, inner products with the vectors held.
         """
         held, width = len(coefficients), self.problems.width
-        new = len(guesses) + (0 if stretched is None else len(stretched)) + (ascent is not None)
+        further = sum(len(points) for points in (stretched, beside) if points is not None)
+        new = len(guesses) + further + (ascent is not None)
         new *= self.settings.groups
         sums = self._sums_of_duals(new) if new else PhaseSums()
 
@@ -152,6 +155,7 @@ class Exchange(ExchangeState):
                     point=coefficients if self.stored else None,
                     ascent=ascent,
                     stretched=stretched,
+                    beside=beside,
                     moments=moments,
                 )
                 for party, common in self._dual_heads(asked, round_, moved).items()

@@ -234,20 +234,22 @@ class Subspace:
         ascent: Ascent | None = None,
         *,
         stretched: Floats | None = None,
+        beside: Floats | None = None,
         moments: bool = False,
     ) -> Floats:
         """P at mixtures of the point and the target: (steps × problems).
 
         ``steps`` are the shares of either (steps × 2 × problems). New dual vectors at the guessed
         steps (guesses × problems) are then under way, behind them those at the target times
-        ``stretched``, and one that coordinate ascent from a mixture proposes.
+        ``stretched`` and at the points ``beside`` (points × vectors × problems), and one that
+        coordinate ascent from a mixture proposes.
         """
         exchange = self.exchange
         if not exchange.stored:
             exchange.point(target)
         asked = thinned(steps, exchange.most_steps)
         found, offsets, cross = exchange.search(
-            target, self._moved, steps[asked], guesses, ascent, stretched, moments
+            target, self._moved, steps[asked], guesses, ascent, stretched, beside, moments
         )
         # A step that was not asked about is never the best one.
         risks = np.full((len(steps), self.width), np.inf)
