@@ -222,8 +222,9 @@ class Streams:
             )  # fmt: skip
             if status:
                 _explain(status, len(words), named(where))
-            # Whoever has contributed everywhere leaves one pad id under all rows.
-            alike = deepest == 1 and len(pad_ids) == 1 and len(ids) > 0 and 0 < ids[0] < SIGN
+            # Whoever has contributed everywhere leaves one pad id under all rows, in one run.
+            one = len(pad_ids) == 1 and (lengths is None or len(lengths) == 1)
+            alike = deepest == 1 and one and len(ids) > 0 and 0 < ids[0] < SIGN
             self._take_off(words, found, kind, some, runs, ids[:1] if alike else ids)
         values = np.empty(words.shape, np.int64)
         if not open_words(values, words, found, runs, self._book, self._factors(words.shape[1])):
