@@ -162,7 +162,7 @@ def test_json_has_all_of_it(checked):
     assert {way["solver"]: way["enough"] for way in look["ways"]} == {
         "hyfdca": ["p1", "p2"],
         "cutting-planes": [],
-        "span-newton": [],
+        "span-newton": ["p1", "p2"],
     }
     assert look["ways"][0]["what"] == "as planned (cutting-planes)"
     assert look["ways"][0]["perhaps"] == ["p1", "p2"]

@@ -19,8 +19,16 @@ from weft.losses import Loss
 
 #: By what widths grow at a time.
 _WIDER = 1.25
-#: Share of the largest moment, in units of every vector, below which there is none.
+#: Scores from which on widths would grow for very long.
+_FARTHEST = 1e30
+#: Share of the largest moment, in units of every vector, below which a direction has too few digits
+#: to say what single samples have of it: nothing is told of it.
 _FLAT = 1e-11
+#: The same where weights have fallen.
+_EMPTY = 1e-12
+#: Rows that are long together hide each other at first. Always so many rounds: how many would be
+#: enough may be for a single sample to say.
+_ROUNDS = 8
 
 
 def spread_weights(
@@ -32,7 +40,7 @@ def spread_weights(
     """
     if (used.sum(axis=0) < least).any():
         raise ProtocolError("a message asks for second moments of too few samples")
-    if not np.isfinite(z).all():
+    if not (np.abs(z) < _FARTHEST).all():
         # Over no width, however far it grows.
         raise ProtocolError("a message asks for second moments where scores are not finite")
     wide = width.copy()
@@ -44,22 +52,29 @@ def spread_weights(
         wide = np.where(few, _WIDER * wide, wide)
 
 
-def levelled(columns: Floats, weights: Floats, least: int) -> Floats:
-    """Weights of which none makes up more than ``least`` times the mean share of any direction.
+def levelled(columns: Floats, weights: Floats, least: int) -> tuple[Floats, Floats]:
+    """Columns without directions that have no digits, and weights that no direction is made of.
 
-    ``columns`` has a row for each sample, and a column for each vector. A sample's share is that of
-    what all others have there: where they have nothing, it weighs nothing.
+    ``columns`` has a row for each sample, and a column for each vector. No sample makes up more
+    than ``least`` times the mean share of any direction, compared with what all others have there:
+    where they have nothing, it weighs nothing.
     """
-    inside = columns.T @ (columns * weights[:, None])
-    units = np.sqrt(np.diag(inside))
-    scale = np.where(units > 0.0, 1.0 / np.where(units > 0.0, units, 1.0), 0.0)
-    lengths, directions = np.linalg.eigh(scale[:, None] * inside * scale)
-    some = lengths > _FLAT * lengths.max(initial=0.0)
-    apart = columns @ (scale[:, None] * directions[:, some] / np.sqrt(lengths[some]))
-    share = np.minimum(weights * (apart * apart).sum(axis=1), 1.0)
+    tiny = np.finfo(float).tiny
     # Of so many samples, if all weighed the same.
-    number = weights.sum() ** 2 / max(float(weights @ weights), np.finfo(float).tiny)
-    left = float(least * some.sum()) / max(float(number), 1.0) * (1.0 - share)
-    # share/(1 − share) is what it has over what the others have.
-    levels: Floats = weights * left / np.maximum(left + share, np.finfo(float).tiny)
-    return levels
+    number = max(float(weights.sum()) ** 2 / max(float(weights @ weights), tiny), 1.0)
+    units = np.sqrt(weights @ (columns * columns))
+    scale = np.where(units > 0.0, 1.0 / np.where(units > 0.0, units, 1.0), 0.0)
+    even = columns * scale
+    lengths, ways = np.linalg.eigh(even.T @ (even * weights[:, None]))
+    some = lengths > _FLAT * lengths.max(initial=0.0)
+    lengths, ways = np.sqrt(lengths[some]), ways[:, some]
+    apart = even @ (ways / lengths)
+    levels, most = weights, least * len(lengths) / number
+    for _ in range(_ROUNDS):
+        had, turned = np.linalg.eigh(apart.T @ (apart * levels[:, None]))
+        across = apart @ (turned / np.sqrt(np.maximum(had, _EMPTY)))
+        # What a sample has of some direction, for each of its weight.
+        size = (across * across).sum(axis=1)
+        left = most * (1.0 - np.minimum(levels * size, 1.0))
+        levels = np.minimum(levels, weights * left / np.maximum(left + weights * size, tiny))
+    return apart @ ((ways * lengths).T * units), levels

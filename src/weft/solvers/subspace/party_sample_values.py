@@ -303,7 +303,7 @@ class Rows:
             for p in range(self.width):
                 columns, weight = self.vectors.columns(p, counted), weights[:, p]
                 if least:
-                    weight = levelled(columns, weight, self._least)
+                    columns, weight = levelled(columns, weight, self._least)
                 found[:, :, p] = columns.T @ (columns * weight[:, None])
         return found[np.triu_indices(held)] / self._n_samples
 

@@ -47,6 +47,9 @@ from weft.solvers.subspace.vector_noise import VectorNoise
 from weft.sums.party_contribution import Wire, own_slots, speaks
 from weft.sums.scalar_sums import over_labelled, pack_scalars
 
+#: The least width over which a kink is rounded off; far below what any gap asks for.
+_NARROWEST = 1e-20
+
 
 class SampleSide:
     """Measures losses where the party has labels, and makes dual vectors.
@@ -77,6 +80,7 @@ class SampleSide:
         self._rows, self._features, self._wires = rows, features, wires
         self._largest_dual = context.bounds.alpha / 2
         self._piecewise = not settings.make_loss().smooth
+        self._cuts_beside = self._piecewise and settings.solver == SPAN_NEWTON
         counted = int(view.counted_rows.sum())
         self._tells_moments = tells_moments(settings, counted, view.min_batch)
         self._most_directions = most_directions(weighing(settings, counted), view.min_batch)
@@ -175,8 +179,8 @@ class SampleSide:
                     f"samples for min_batch = {self._view.min_batch}",
                 )
             sized(width, "rounding", self._problems.width)
-            if not (np.isfinite(width) & (width > 0.0)).all():
-                raise malformed("rounding", "has a width that is not above zero")
+            if not (np.isfinite(width) & (width >= _NARROWEST)).all():
+                raise malformed("rounding", f"has a width below {_NARROWEST:g}")
             if self._rows.unlike:
                 # Of many samples next to the kink, one could weigh more than all others.
                 raise ProtocolError(
@@ -231,6 +235,8 @@ class SampleSide:
         """z of points beside the way to the target, from what they are combined of."""
         if points is None:
             return []
+        if not self._cuts_beside:
+            raise malformed("beside", f"is for '{SPAN_NEWTON}' and losses with a kink")
         vectors = self._rows.vectors
         self._steps(points, "beside", len(vectors), self._problems.width)
         return [vectors.combine(point) for point in points]
