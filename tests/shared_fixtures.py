@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 from collections.abc import Iterator
 from functools import cache
@@ -36,22 +35,6 @@ def _disk_not_waited_for() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for sync in ("fdatasync", "fsync"):
             patch.setattr(os, sync, lambda file: None)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _headers_parsed_once() -> Iterator[None]:
-    """Books of a ledger are dozens of small arrays, read at every step; of that, parsing headers,
-    of which there are few, took a third."""
-    parse = ast.literal_eval
-    parsed = cache(parse)
-
-    def known(text: object) -> object:
-        array = isinstance(text, str) and text.startswith("{'descr'")
-        return dict(parsed(text)) if array else parse(text)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ast, "literal_eval", known)
         yield
 
 

@@ -235,9 +235,9 @@ def test_checkpoints_of_parties_whose_names_begin_alike_do_not_delete_each_other
 
 #: A checkpoint writes a file for each of four parties, one for the coordinator, and its epoch.
 FULL_DISKS = {
-    "a party": ("savez", 5),
-    "a later party": ("savez", 7),
-    "coordinator": ("savez", 9),
+    "a party": ("write_arrays", 5),
+    "a later party": ("write_arrays", 7),
+    "coordinator": ("write_arrays", 9),
     "the first epoch, moved": ("replace", 5),
     "a party, moved": ("replace", 6),
     "a later party, moved": ("replace", 8),
@@ -266,7 +266,7 @@ def test_a_full_disk_gives_one_sentence_and_leaves_the_older_checkpoint_usable(
 ):
     place, good_writes = FULL_DISKS[full_at]
     settings, whole = undisturbed
-    owner = np if place == "savez" else os
+    owner = storage if place == "write_arrays" else storage.os
     original, writes = getattr(owner, place), []
 
     def full(*arguments, **arrays):
@@ -277,7 +277,7 @@ def test_a_full_disk_gives_one_sentence_and_leaves_the_older_checkpoint_usable(
 
     folder = tmp_path / "cut"
     with monkeypatch.context() as patch:
-        patch.setattr(storage.np if place == "savez" else storage.os, place, full)
+        patch.setattr(owner, place, full)
         with pytest.raises(WeftError, match=r"No space left .*free space") as caught:
             train(patchwork(), settings, folder)
     assert "\n" not in str(caught.value)

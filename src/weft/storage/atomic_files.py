@@ -6,21 +6,16 @@ import os
 import struct
 import time
 import warnings
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
-from zipfile import BadZipFile, ZipFile
 
-import numpy as np
-from numpy.lib.format import read_array_header_1_0, read_magic
 from numpy.typing import NDArray
 
 from weft.errors import WeftError
+from weft.storage.array_files import read_arrays, write_arrays
 
 try:
     import fcntl
@@ -28,8 +23,7 @@ except ImportError:  # pragma: no cover - Windows has none.
     fcntl = None  # type: ignore[assignment]
 
 #: What reading a damaged file of arrays may raise.
-_DAMAGE = (OSError, ValueError, EOFError, KeyError, RuntimeError, BadZipFile, zlib.error,
-           struct.error)  # fmt: skip
+_DAMAGE = (OSError, ValueError, EOFError, KeyError, RuntimeError, struct.error)
 #: Seconds between two attempts to get a lock, and before giving up.
 _PAUSE, _PATIENCE = 0.005, 120.0
 
@@ -148,10 +142,8 @@ def write_private(path: Path, content: bytes, *, durable: bool = False) -> None:
 def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Read a file that :func:`save_arrays` wrote."""
     try:
-        with ZipFile(path) as file:
-            return {
-                name.removesuffix(".npy"): _array_in(file.read(name)) for name in file.namelist()
-            }
+        with path.open("rb") as file:
+            return read_arrays(file)
     except FileNotFoundError:
         raise StorageError(f"{path} does not exist; start without it") from None
     except _DAMAGE as error:
@@ -160,32 +152,12 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
         raise StorageError(f"{path} is damaged or of another kind ({kind})") from None
 
 
-def _array_in(content: bytes) -> NDArray[Any]:
-    """An array as numpy writes it, with what precedes it."""
-    start = 10 + int.from_bytes(content[8:10], "little")
-    shape, by_columns, dtype = _told_before(content[:start])
-    found = np.frombuffer(bytearray(memoryview(content)[start:]), dtype)
-    return found.reshape(shape, order="F" if by_columns else "C")
-
-
-@lru_cache(maxsize=4096)
-def _told_before(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, order and type: reading it took numpy most of the time, and files repeat it."""
-    file = BytesIO(head)
-    if read_magic(file) != (1, 0):
-        raise ValueError("not a version that is written here")
-    shape, by_columns, dtype = read_array_header_1_0(file)
-    if dtype.hasobject:
-        raise ValueError("objects are not read")
-    return shape, by_columns, dtype
-
-
 def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], *, durable: bool = False) -> None:
     """Write a file of arrays that only its owner can read."""
     with replacing(path, durable=durable) as draft:
         draft.touch(mode=0o600)
         with draft.open("wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
+            write_arrays(file, arrays)
 
 
 def part_of(arrays: Mapping[str, NDArray[Any]], name: str) -> dict[str, NDArray[Any]]:
