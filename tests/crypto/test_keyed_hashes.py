@@ -36,6 +36,24 @@ def test_hashes_of_strings_of_all_lengths_around_a_block(way):
     assert keyed_hashes(KEY, Strings.of([])).tolist() == []
 
 
+def test_who_hashes_few_strings_again_and_again_loads_the_compiled_loop(monkeypatch):
+    few, loop = [b"%d" % number for number in range(200)], hashes._hash_all
+    calls = []
+    monkeypatch.setattr(hashes, "_hash_all", lambda *told: calls.append(1) or loop(*told))
+    monkeypatch.setattr(hashes, "_so_far", hashes._SoFar())
+    monkeypatch.setattr(hashes, "_MANY", 1000)
+    for turn in range(7):
+        assert keyed_hashes(KEY, Strings.of(few)).tolist() == list(map(judge, few))
+        assert len(calls) == max(0, turn - 4)
+    keyed_hashes(KEY, Strings.of(few[:20]))
+    assert len(calls) == 2
+
+
+def test_texts_are_strings_of_any_alphabet_with_or_without_breaks():
+    for texts in (["a", "", "bc\nd"], ["a", "straße", "", "𝒳\n"], []):
+        assert list(Strings.of_texts(texts)) == [text.encode() for text in texts]
+
+
 def test_lines_are_strings_of_any_alphabet_and_hold_no_breaks():
     texts = ["a", "straße", "名前", "", "𝒳 y"]
     lines = Strings.of_lines(texts)

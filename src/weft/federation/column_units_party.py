@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Ints
 from weft.crypto.party_run_keys import Keyring
+from weft.crypto.primitives.keyed_hashes import Strings
 from weft.crypto.secret_bytes import Secret
 from weft.data.column_sizes import FEWEST, ColumnSize, column_sizes
 from weft.data.tile import Tile
@@ -97,28 +98,28 @@ def unit_tokens(
     names: Sequence[str], sizes: Sequence[ColumnSize | None], secret: Secret, party: str
 ) -> tuple[UnitTokens, Ints]:
     """A party's tokens of columns, and in which order the columns are."""
-    here: list[bytes] = []
-    elsewhere: list[bytes] = []
+    here: list[str] = []
+    elsewhere: list[str] = []
     for name, size in zip(names, sizes, strict=True):
         if size is None:
             # Of nobody else's making, and so equal to no token of another party.
             of_none = f"{name}\0\0{party}\0"
-            here += [f"{of_none}{grid}".encode() for grid in range(len(GRIDS))]
-            elsewhere += [
-                f"{of_none}{grid} {power}".encode()
-                for power in POWERS
-                for grid in range(len(GRIDS))
-            ]
+            grids = range(len(GRIDS))
+            here += [f"{of_none}{grid}" for grid in grids]
+            elsewhere += [f"{of_none}{grid} {power}" for power in POWERS for grid in grids]
             continue
-        at = [(grid, median, spread) for grid, (median, spread) in enumerate(places(size))]
-        # Fifty texts a column: each call would count.
-        here += [f"{name}\0{grid} {median} {spread}".encode() for grid, median, spread in at]
-        elsewhere += [
-            f"{name}\0{grid} {median + shift} {spread + shift}".encode()
-            for shift in _SHIFTS
-            for grid, median, spread in at
-        ]
-    own = tokens_of(here, secret, "units").reshape(len(names), len(GRIDS))
-    other = tokens_of(elsewhere, secret, "units").reshape(len(names), len(GRIDS) * len(POWERS))
+        at = places(size)
+        here += [f"{name}\0{grid} {median} {spread}" for grid, (median, spread) in enumerate(at)]
+        # Fifty texts a column: numbers that two of them have in common become text once.
+        (median, spread), _, _, (later, wider) = at
+        first, second, third, fourth = (f"{name}\0{grid} " for grid in range(len(GRIDS)))
+        for shift in _SHIFTS:
+            one, two = f"{median + shift} ", f"{later + shift} "
+            small, large = f"{spread + shift}", f"{wider + shift}"
+            elsewhere += (first + one + small, second + one + large)
+            elsewhere += (third + two + small, fourth + two + large)
+    own = tokens_of(Strings.of_texts(here), secret, "units").reshape(len(names), len(GRIDS))
+    width = len(GRIDS) * len(POWERS)
+    other = tokens_of(Strings.of_texts(elsewhere), secret, "units").reshape(len(names), width)
     order = np.argsort(own[:, 0], kind="stable")
     return UnitTokens(here=own[order].ravel(), elsewhere=other[order].ravel()), order

@@ -140,14 +140,27 @@ def _dtype(hint: Any) -> np.dtype[Any] | None:
 def fields_of(message: Message | Part, prefix: str = "") -> Fields:
     """What a message says, as it travels: absent fields and defaults are left out."""
     said: Fields = {}
-    for field, value in zip(declared(type(message)), astuple(message), strict=True):
-        if value is None or (not field.required and value is field.default):
+    for (name, default, part), value in zip(_told(type(message)), astuple(message), strict=True):
+        if value is None or value is default:
             continue
-        if isinstance(value, Part):
-            said.update(fields_of(value, f"{prefix}{field.name}."))
+        if part:
+            said.update(fields_of(value, f"{prefix}{name}."))
         else:
-            said[f"{prefix}{field.name}"] = value
+            said[prefix + name] = value
     return said
+
+
+@cache
+def _told(kind: type[Message] | type[Part]) -> tuple[tuple[str, object, bool], ...]:
+    """Per field: its name, the default that need not be said, and whether it is a part."""
+    return tuple(
+        # Nothing is what stands for no default.
+        (field.name, _NO_DEFAULT if field.required else field.default, issubclass(field.kind, Part))
+        for field in declared(kind)
+    )
+
+
+_NO_DEFAULT = object()
 
 
 def message_of(kind: type[M], fields: Mapping[str, Value]) -> M:

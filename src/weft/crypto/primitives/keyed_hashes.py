@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import repeat
 from typing import Any
 
 import numba
@@ -22,8 +21,11 @@ from weft.compiled_code import INNER, OUTER
 
 Words = NDArray[np.uint64]
 
-#: Fewer strings than this are not worth a compiled loop, which the first process has to compile.
+#: Fewer strings than this are not worth a compiled loop, which a process has to load, or compile.
 _FEW = 2_000
+#: In a process that has hashed so many one by one, loading it would have paid, and does so by and
+#: by: then even this part of as many is worth a call.
+_MANY, _PART = 100_000, 40
 _BLOCK = 128
 #: Strings side by side: enough that loops over them are worth beginning, and all stay in the cache.
 _LANES = 128
@@ -58,9 +60,22 @@ class Strings:
     @classmethod
     def of(cls, strings: Iterable[bytes]) -> Strings:
         parts = list(strings)
-        end = np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)))
-        start: Ints = np.concatenate([[0], end[:-1]]).astype(np.int64)[: len(parts)]
-        return cls(np.frombuffer(b"".join(parts), np.uint8), start, end)
+        return cls._cut(b"".join(parts), list(map(len, parts)))
+
+    @classmethod
+    def of_texts(cls, texts: list[str]) -> Strings:
+        """Of texts, as UTF-8."""
+        whole = "".join(texts)
+        if not whole.isascii():
+            return cls.of(text.encode() for text in texts)
+        return cls._cut(whole.encode(), list(map(len, texts)))
+
+    @classmethod
+    def _cut(cls, content: bytes, lengths: list[int]) -> Strings:
+        end = np.array(lengths, np.int64).cumsum()
+        start = np.zeros(len(lengths), np.int64)
+        start[1:] = end[:-1]
+        return cls(np.frombuffer(content, np.uint8), start, end)
 
     @classmethod
     def of_lines(cls, lines: list[str]) -> Strings:
@@ -69,7 +84,8 @@ class Strings:
         end: Ints = np.flatnonzero(content == ord("\n"))
         if len(end) != len(lines):
             raise ValueError("a text holds a line break")
-        start: Ints = np.concatenate([[0], end[:-1] + 1]).astype(np.int64)[: len(lines)]
+        start = np.zeros(len(lines), np.int64)
+        start[1:] = end[:-1] + 1
         return cls(content, start, end)
 
     def take(self, rows: Ints) -> Strings:
@@ -91,9 +107,19 @@ class Tails:
 NO_TAILS = Strings.of([b""])
 
 
+class _SoFar:
+    """How many strings this process has hashed one by one."""
+
+    one_by_one = 0
+
+
+_so_far = _SoFar()
+
+
 def keyed_hashes(key: bytes, strings: Strings, tails: Tails | None = None) -> Words:
     """Hashes of strings, each with its tail, under a key of up to 64 bytes."""
-    if len(strings) < _FEW:
+    if len(strings) < (_FEW if _so_far.one_by_one < _MANY else _FEW // _PART):
+        _so_far.one_by_one += len(strings)
         return _one_by_one(key, strings, tails)
     state = _IV.copy()
     state[0] ^= np.uint64(0x01010000 ^ (len(key) << 8) ^ 8)
@@ -113,12 +139,17 @@ def _one_by_one(key: bytes, strings: Strings, tails: Tails | None) -> Words:
     begun = blake2b(key=key, digest_size=8)
     # A copy of the keyed state: the key is worked in once, not for every string.
     digests, copy = [], begun.copy
-    behind: Iterable[bytes] = tails or repeat(b"", len(strings))
-    for string, tail in zip(strings, behind, strict=True):
-        state = copy()
-        state.update(string)
-        state.update(tail)
-        digests.append(state.digest())
+    if tails is None:
+        for string in strings:
+            state = copy()
+            state.update(string)
+            digests.append(state.digest())
+    else:
+        for string, tail in zip(strings, tails, strict=True):
+            state = copy()
+            state.update(string)
+            state.update(tail)
+            digests.append(state.digest())
     return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
 
 
