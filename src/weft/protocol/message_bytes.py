@@ -130,6 +130,16 @@ def question_digest(message: Message, before: bytes = b"") -> bytes:
 
     ``before`` is the hash of questions that came before, on which the answer depends too.
     """
+    return question_after(before, told_alike(message))
+
+
+def question_after(before: bytes, alike: bytes) -> bytes:
+    """The same from what `told_alike` gives."""
+    return blake2b(before + alike, digest_size=_HASH_BYTES, person=b"weft question").digest()
+
+
+def told_alike(message: Message) -> bytes:
+    """A hash of the fields that are the same for all parties, whatever came before."""
     told: Fields = {}
     for name, path in _alike(type(message)):
         value: Any = message
@@ -137,8 +147,7 @@ def question_digest(message: Message, before: bytes = b"") -> bytes:
             value = None if value is None else getattr(value, attribute)
         if value is not None:
             told[name] = value
-    said = blake2b(pack(told) if told else b"", digest_size=_HASH_BYTES).digest()
-    return blake2b(before + said, digest_size=_HASH_BYTES, person=b"weft question").digest()
+    return blake2b(pack(told) if told else b"", digest_size=_HASH_BYTES).digest()
 
 
 @cache

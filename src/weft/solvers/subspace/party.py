@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from weft.array_types import Floats
 from weft.errors import ProtocolError
 from weft.protocol import Answer, Nothing, Phase, answer, answers
-from weft.protocol.message_bytes import question_digest
+from weft.protocol.message_bytes import question_after, question_digest, told_alike
 from weft.protocol.request_reply import R
 from weft.solvers.common_messages import Constants
 from weft.solvers.party_context import PartyContext
@@ -154,8 +154,7 @@ class SubspaceParty:
                 self._broken = True
                 take(message)
                 self._serial, self._last, self._broken = serial, phase.name, False
-                self._alike = question_digest(message)
-                self._note_asked(phase, message)
+                self._note_asked(phase, told_alike(message))
             elif (serial, phase.name) != (self._serial, self._last):
                 raise ProtocolError(
                     f"phase {serial} of this run comes after phase {self._serial}: this party "
@@ -171,16 +170,17 @@ class SubspaceParty:
 
         return answer(phase, handle)
 
-    def _note_asked(self, phase: Phase[Any, Any], message: OrderedRequest) -> None:
+    def _note_asked(self, phase: Phase[Any, Any], alike: bytes) -> None:
         """Masks depend on all that was asked so far: what scalars are told of follows from it."""
         self._turns[phase.name] += 1
+        self._alike = question_after(b"", alike)
         if phase is FOLLOW:
             # It asks nothing new.
             return
-        self._question = question_digest(message)
+        self._question = self._alike
         if phase in _FOR_ALL:
-            self._asked_all = question_digest(message, self._asked_all)
-        self._asked_labelled = question_digest(message, self._asked_labelled)
+            self._asked_all = question_after(self._asked_all, alike)
+        self._asked_labelled = question_after(self._asked_labelled, alike)
 
     def _followed(self, message: FollowRequest) -> bytes:
         """What the vectors are of that everyone tells now: all must have been asked the same."""
