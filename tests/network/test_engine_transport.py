@@ -201,7 +201,7 @@ def test_a_party_that_tells_no_size_keeps_no_death_of_others_from_being_noticed(
         return take(topic, message, timeout)
 
     parties["b"].take = forgets
-    found = transport.send(envelopes("a", "b"), 5.0)
+    found = transport.send(envelopes("a", "b"), 1.0)
     assert found["a"].kind == "late"
     assert "lost the envelope" in found["b"].reason
 
@@ -210,7 +210,7 @@ def test_a_party_that_says_for_ever_that_it_answered_is_sent_a_letter_a_few_time
     transport, _ = post_to(parties)
     sent = []
     parties["a"].take = says_answered(b"0", sent)
-    assert transport.send(envelopes("a"), 1.5)["a"].kind == "late"
+    assert transport.send(envelopes("a"), 0.7)["a"].kind == "late"
     # After 1, 2, 4 … times 0.02 s and the time of a question or two, not every 0.02 s.
     assert 2 <= len(sent) <= 8
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(
     MISSING, reason="chromium and chromedriver are not installed (Debian: chromium-driver)"
 )
 
-#: Asks at once; that the page does so by itself every three seconds is tried once.
+#: Asks at once; that the page does so by itself is tried once.
 NOW = "return refresh()"
 HOSTILE = '<img src=x onerror="document.title=1">'
 WAIT = Wait(phase="match.tokens", parties=["south"], seconds=12, limit=60, why="is not connected")
@@ -90,9 +90,19 @@ def text(browser, selector):
     return browser.run("return document.querySelector(arguments[0])?.textContent", selector)
 
 
+#: Every wait takes a tenth of what was asked for, which can be read.
+HASTY = """
+window.asked = [];
+const wait = window.setTimeout;
+window.setTimeout = (what, time) => { asked.push(time); return wait(what, time / 10); };
+"""
+
+
 def test_it_follows_a_federation_from_nothing_to_a_run_that_failed(page):
     show, moving = page
+    added = show().devtools("Page.addScriptToEvaluateOnNewDocument", source=HASTY)
     browser = show()
+    browser.devtools("Page.removeScriptToEvaluateOnNewDocument", **added)
     assert text(browser, "h1") == EMPTY.federation
     assert text(browser, "#headline") == "Serving, 0 connected."
     assert text(browser, "#runs-body") == "No run yet. weft submit hands one in."
@@ -104,6 +114,8 @@ def test_it_follows_a_federation_from_nothing_to_a_run_that_failed(page):
         sites=[SiteRow(name="north", state="connected", since=now, seen=now, version=__version__)],
     )
     browser.wait("return document.querySelector('[data-run=study-1] svg path.curve')")
+    assert browser.run("return asked[0]") == 3000
+    browser.run("window.setTimeout = () => {}")
     assert "waiting, 1 of 1 in the queue" in text(browser, "[data-run=next]")
     assert HOSTILE in text(browser, "[data-run=study-1]")
     assert browser.run("return document.querySelectorAll('img').length") == 0
