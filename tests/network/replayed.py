@@ -54,6 +54,25 @@ class Mortal(dict):
             raise Killed(name)
 
 
+class MortalInAll(dict):
+    """A memory in whose first writing of each value the party dies, but for the very first.
+
+    That is of the party's making.
+    """
+
+    def __init__(self, *, kept):
+        super().__init__()
+        self.kept, self.met = kept, set()
+
+    def __setitem__(self, name, value):
+        dies = bool(self.met - {name}) and name not in self.met
+        self.met.add(name)
+        if self.kept or not dies:
+            super().__setitem__(name, value)
+        if dies:
+            raise Killed(name)
+
+
 class Troupe:
     """All parties of a federation, and what would lie on their disks.
 
@@ -103,9 +122,12 @@ class Troupe:
         return read(*self.messages[name][number])
 
     def rebuild(self, name):
-        """Make a party anew; the last reply."""
-        self.deaths += 1
-        party, replies = replay(self, name, self.memories[name])
+        """Make a party anew, and again where it is killed in that; the last reply."""
+        while True:
+            self.deaths += 1
+            with suppress(Killed):
+                party, replies = replay(self, name, self.memories[name])
+                break
         self.parties[name] = party
         self.federation.parties[name] = party
         return replies[-1] if replies else None
