@@ -100,7 +100,7 @@ def test_a_coordinator_of_weft_gets_no_row_from_known_draws(table, record, sees)
     """One that sees nothing gets noise with every change too, in ``test_pairs.py``."""
     terms = Terms(coordinator_sees="weights")
     # "practical" draws two, which min_batch holds back for good; "safe" draws more.
-    found = two_a_time(table, terms, coordinator_sees=sees, iterations=600, local="safe")
+    found = two_a_time(table, terms, coordinator_sees=sees, iterations=400, local="safe")
     assert found.trained.result.certificate.gap < 0.9, "nothing was trained"
     constant = found.party("p1").view.bias_slot
     seen = told(found) if sees == "nothing" else weights_seen(found)

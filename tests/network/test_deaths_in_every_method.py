@@ -72,9 +72,9 @@ def by_rows():
 
 #: Methods that need everyone, or go on without some; on tables that they can have.
 METHODS = {
-    "hyfdca": (by_columns, {"loss": "hinge", "iterations": 12, "gap": None, "certify_every": 6}),
-    "cutting-planes": (by_columns, {"loss": "hinge", "gap": 5e-2}),
-    "newton-cg": (by_columns, {"loss": "logistic", "gap": 1e-2}),
+    "hyfdca": (by_columns, {"loss": "hinge", "iterations": 6, "gap": None, "certify_every": 3}),
+    "cutting-planes": (by_columns, {"loss": "hinge", "gap": 2e-1}),
+    "newton-cg": (by_columns, {"loss": "logistic", "gap": 1e-1}),
     "hyfem": (by_columns, {"loss": "logistic", "iterations": 4, "gap": None, "certify_every": 2}),
     "fedavg": (by_rows, {"loss": "logistic", "iterations": 4, "gap": None, "certify_every": 2}),
     "cocoa": (by_rows, {"loss": "hinge", "iterations": 4, "gap": None, "certify_every": 2}),
@@ -100,9 +100,9 @@ SEALED = {"solver": "sealed", "loss": "logistic", "lam": 1.0, "gap": 1e-1}
 SOFTMAX = {"solver": "lbfgs", "loss": "softmax", "gap": 1e-1}
 INFERENCE = {
     "solver": "newton-cg", "loss": "logistic", "inference": "model",
-    "lam": 0.0, "iterations": 5, "gap": None, "penalize_intercept": False,
+    "lam": 0.0, "iterations": 3, "gap": None, "penalize_intercept": False,
 }  # fmt: skip
-EVALUATION = {"solver": "lbfgs", "loss": "logistic", "folds": 2, "gap": 5e-2}
+EVALUATION = {"solver": "lbfgs", "loss": "logistic", "folds": 2, "gap": 2e-1}
 MOMENTS = msgspec.structs.replace(OPEN, allow_second_moments=True)
 #: Of these, those that tell something beside the model.
 BESIDE = ("inference", "evaluation")

@@ -121,11 +121,12 @@ class Killing(MemoryTransport):
         return "killed before"
 
 
-@pytest.mark.parametrize("post", [MemoryTransport, Killing])
+# Parties that are killed in matching through key holders are in ``test_replay.py``.
+@pytest.mark.parametrize(("post", "matching"), [(MemoryTransport, "oprf"), (Killing, "hmac")])
 def test_the_asker_gets_the_scores_of_one_process_to_the_bit(
-    sites, files, keys, model, task_for, post
+    sites, files, keys, model, task_for, post, matching
 ):
-    returned = sites.ask(task_for(model, matching="oprf"), post)
+    returned = sites.ask(task_for(model, matching=matching), post)
     found = read_scores(returned, keys[ASKER].identity, model)
     ids, scores = in_one_process(files, model)
     assert found.ids.tolist() == ids

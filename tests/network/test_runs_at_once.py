@@ -16,6 +16,7 @@ from weft.errors import WeftError
 from weft.federation.model import load_model
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.model_noise import ModelNoise
+from weft.network import coordinator_run
 from weft.network.coordinator_run import coordinate_run
 from weft.network.envelope import Worked, decode_envelope, decode_reply
 from weft.network.run_progress import Progress
@@ -50,6 +51,12 @@ def task(settings, scaling="none"):
 
 def plain(run):
     return task(Settings(lam=0.1, loss="logistic", gap=0.05, solver=RUNS[run]), "standard")
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch):
+    """Runs in which a party died are taken up again at once."""
+    monkeypatch.setattr(coordinator_run, "_WAIT", 0.01)
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +171,10 @@ def alone(tmp_path_factory, keys):
 DEATHS = {"a-1": {("south", 25): "killed within"}, "b-1": {("west", 40): "killed after"}}
 
 
-@pytest.mark.parametrize("fates", [{}, DEATHS], ids=["fine", "sites die"])
+@pytest.mark.parametrize(
+    "fates",
+    [pytest.param({}, id="fine", marks=pytest.mark.release), pytest.param(DEATHS, id="sites die")],
+)
 def test_two_runs_at_once_give_the_bits_of_each_alone(tmp_path, keys, alone, fates):
     sites = Both(tmp_path, keys, tiles())
     planned = {run: dict(met) for run, met in fates.items()}

@@ -216,7 +216,7 @@ def test_random_parts_of_the_samples_are_no_small_changes(three, ledger):
 
 
 def test_equal_runs_take_one_place_and_the_oldest_is_forgotten(three, ledger, monkeypatch):
-    most = 3
+    most = 2
     monkeypatch.setattr("weft.privacy.ledger.earlier_samples.MOST_RUNS", most)
     train(three(FIRST), ledger)
     for count in range(20, 20 + 10 * most, 10):
