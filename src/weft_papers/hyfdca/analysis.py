@@ -271,14 +271,14 @@ def ends(
 
 def smoothed(t: Floats, values: Floats, window: int) -> Floats:
     """Means over the last ``window`` iterations, of the points that were evaluated there."""
-    means = np.full(len(values), math.nan)
     first = np.searchsorted(t, t - window, side="right")
-    for place, begin in enumerate(first.tolist()):
-        some = values[begin : place + 1]
-        known = some[~np.isnan(some)]
-        if len(known):
-            means[place] = known.mean()
-    return means
+    known = ~np.isnan(values)
+    # Sums from the first place of each window up to itself; reduceat ends before the second place.
+    ends = np.column_stack([first, np.arange(1, len(values) + 1)]).ravel()
+    sums = np.add.reduceat(np.append(np.where(known, values, 0.0), 0.0), ends)[::2]
+    counts = np.add.reduceat(np.append(known, False).astype(np.int64), ends)[::2]
+    with np.errstate(invalid="ignore"):
+        return np.where(counts > 0, sums / counts, math.nan)
 
 
 def relative_iterations(t: Floats, most: int, window: int) -> Floats:
