@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
+from weft import cli
 from weft.array_types import Floats
 from weft.data import Table, load
 from weft.network.kits import certificates
@@ -22,6 +23,8 @@ def _commands_built_once() -> Iterator[None]:
     """A process calls the command line once, tests hundreds of times; each built all commands."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
+        # The same object for the same command, or nothing would be found again.
+        patch.setattr(cli, "_alone", cache(cli._alone))
         yield
 
 
@@ -82,6 +85,13 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         figure.Figure, "savefig", lambda _, path, **how: Path(path).write_bytes(b"")
     )
+
+
+@pytest.fixture
+def rough_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are drawn, but matplotlib places nothing, which takes it half of the time."""
+    engine = pytest.importorskip("matplotlib.layout_engine").ConstrainedLayoutEngine
+    monkeypatch.setattr(engine, "execute", lambda _, figure: None)
 
 
 @pytest.fixture(scope="session")

@@ -189,6 +189,7 @@ options = { channels = [4], features = 8 }
 """
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_scene_knows_its_blocks_and_is_compared_with_all_rivals(weft, tmp_path):
     (tmp_path / "scene.toml").write_text(SCENE)
     done = weft("neural", "run", "scene.toml", "--baselines", "--record", "--json")

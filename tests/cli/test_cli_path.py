@@ -250,6 +250,7 @@ def test_every_path_can_be_drawn(frame, tmp_path, folds, task, rows):
     assert is_picture(path)
 
 
+@pytest.mark.usefixtures("rough_pictures")
 def test_gaps_of_zero_and_none_known_can_be_drawn(frame, trained, tmp_path):
     odd = frame.assign(gap=[0.0, np.inf, 1e-3])
     assert plot_path(odd, tmp_path / "a.png", title="odd", task="classification") is None

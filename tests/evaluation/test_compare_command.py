@@ -61,6 +61,7 @@ QUICK = ("--round-trips", "70", "--cipher", "plain")
 # ── the command ───────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.usefixtures("rough_pictures")
 def test_algorithms_stand_side_by_side_with_the_judge(weft, hospitals, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     config = hospitals.write()
@@ -236,7 +237,7 @@ def test_the_judge_and_a_converged_run_agree(patchwork, loss, classes):
 
 def test_parties_may_weigh_the_same(patchwork):
     settings = Settings(
-        lam=0.05, loss="logistic", weigh="parties", gap=None, iterations=400, solver="fedavg"
+        lam=0.05, loss="logistic", weigh="parties", gap=None, iterations=200, solver="fedavg"
     )
     told = {"gradient": "full"}
     arena = arena_of(rows_of(patchwork), settings)

@@ -18,7 +18,7 @@ from weft_evaluation.tuning.loss_along_run import Eye, Watch, from_outside
 from weft_evaluation.tuning.metrics import NAMES
 from weft_evaluation.tuning.tuned_config import written
 
-QUICK = ("--trials", "5", "--iterations", "12", "--every", "1", "--holdout", "0.3")
+QUICK = ("--trials", "4", "--iterations", "10", "--every", "1", "--holdout", "0.3")
 PAPER = ("--algorithm", "fedavg", "--bound", "iic=0.5:2")
 
 
@@ -28,6 +28,7 @@ def no_plot(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
 
 
+@pytest.mark.usefixtures("rough_pictures")
 def test_the_folder_has_everything_and_its_config_trains(weft, hospitals, tmp_path):
     """Also from another folder than the config's."""
     hospitals.change("iterations = 500", "iterations = 50")
@@ -49,7 +50,7 @@ def test_the_folder_has_everything_and_its_config_trains(weft, hospitals, tmp_pa
     (result,) = summary["results"]
     trials = pd.read_csv(folder / "trials.csv")
     front = pd.read_csv(folder / "front.csv")
-    assert len(trials) == result["trials"] == 5
+    assert len(trials) == result["trials"] == 4
     assert trials["standing"].value_counts()["chosen"] == 1
     assert result["chosen"]["trial"] == front["trial"][0]
     assert front["grade"].is_monotonic_decreasing
@@ -104,7 +105,7 @@ def test_several_algorithms_diverging_trials_and_json(weft, hospitals, tmp_path)
     hyfdca, fedavg = found["results"]
     assert hyfdca["diverged"] == 0
     # The config's own steps are fine, and so they are chosen.
-    assert (fedavg["trials"], fedavg["diverged"], fedavg["front"]) == (5, 4, 1)
+    assert (fedavg["trials"], fedavg["diverged"], fedavg["front"]) == (4, 3, 1)
     assert fedavg["chosen"]["trial"] == 1
     assert set(hyfdca["chosen"]["metrics"]) == set(NAMES)
     folder = tmp_path / found["folder"]

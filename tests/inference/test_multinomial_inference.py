@@ -75,7 +75,7 @@ def test_three_classes_under_guards_are_those_of_statsmodels() -> None:
         table.labels,
         table.task,
     )
-    test = summary.likelihood_ratio_test(trained(by_site(smaller)).inference.summary)
+    test = summary.likelihood_ratio_test(trained(by_site(smaller, 3)).inference.summary)
     assert test.degrees == 2
     wald = summary.wald_test(["mid: b", "top: b"])
     # Both test the same; at 900 samples they are near each other.
@@ -135,7 +135,7 @@ def test_ridge_fits_with_weights_have_errors_of_the_penalised_estimate() -> None
             "multinomial", lam=0.05, gap=1e-9, scaling="standard", solver="newton-cg",
             weight="times", inference=True,
         )
-        .fit(by_site(whole))
+        .fit(by_site(whole, 3))
         .summary()
     )  # fmt: skip
     coef, errors = ridge(x, y, 0.05, weight)
@@ -161,7 +161,7 @@ def test_ridge_fits_with_weights_have_errors_of_the_penalised_estimate() -> None
 
 def test_what_is_certified_holds_of_a_run_that_stops_early() -> None:
     x, y = three_classes(400)
-    summary = trained(by_site(made(x, y)), lam=1e-2, iterations=2, gap=1e-1).inference.summary
+    summary = trained(by_site(made(x, y), 3), lam=1e-2, iterations=2, gap=1e-1).inference.summary
     coef, _ = ridge(x, y, 1e-2, np.ones(len(y)))
     order = in_order(summary, made(x, y), ["mid", "top"])
     off = np.abs(summary.coef[order] - coef)
@@ -175,7 +175,7 @@ def test_guards_and_refusals_are_one_sentence_each() -> None:
     found = trained(by_site(made(np.column_stack([x[:, 0], apart]), y)), iterations=6).inference
     assert "a few of its samples have nearly all" in found.why_not
     twice = np.column_stack([x, x[:, 0] + x[:, 1]])
-    found = trained(by_site(made(twice, y)), terms=OPEN, lam=1e-6).inference
+    found = trained(by_site(made(twice, y), 3), terms=OPEN, lam=1e-6).inference
     assert "the columns 'a', 'b' and 'c' add up to the same" in found.why_not
     refused = {
         "10 samples for every coefficient": (made(x[:50], y[:50]), {"terms": OPEN}),

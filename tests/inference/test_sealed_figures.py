@@ -77,8 +77,8 @@ _EVERY = [(name, how) for name in ("credit", "gaussian", "poisson", "gamma") for
 _SOME = (
     ("credit", "overlapping"),
     ("gaussian", "hybrid"),
-    ("poisson", "hybrid"),
-    ("gamma", "hybrid"),
+    ("poisson", "rows"),
+    ("gamma", "columns"),
 )
 
 

@@ -6,6 +6,8 @@ import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
+from itertools import product
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -41,7 +43,6 @@ every_loss = pytest.mark.parametrize("loss", VARIANTS, ids=repr)
 smooth_losses = pytest.mark.parametrize(
     "loss", [loss for loss in VARIANTS if np.isfinite(loss.smoothness)], ids=repr
 )
-few_examples = settings(max_examples=8 if changing() else 20, deadline=None)
 
 # (z, place of the label, place of α in the domain, q), turned into a problem by `problem`.
 UNIT = st.floats(-1.0, 1.0)
@@ -49,6 +50,31 @@ Z = st.floats(-50.0, 50.0) | st.sampled_from([0.0, 1.0, -1.0])
 Q = st.just(0.0) | st.floats(-6.0, 6.0).map(lambda exponent: 10.0**exponent)
 ROWS = st.lists(st.tuples(Z, UNIT, UNIT, Q), min_size=1, max_size=5)
 Rows = list[tuple[float, float, float, float]]
+
+
+def many_rows() -> Rows:
+    """As Hypothesis draws them, at once: the ends and the middle of every range, and numbers."""
+    rng = np.random.default_rng(11)
+    ends = product([-50.0, -1.0, 0.0, 1.0, 50.0], [-1.0, 1.0], [-1.0, 0.0, 1.0], [0.0, 1e-6, 1e6])
+    drawn = np.column_stack(
+        [rng.uniform(-50.0, 50.0, 60), rng.uniform(-1.0, 1.0, (60, 2)), np.zeros(60)]
+    )
+    drawn[::2, 0] /= 20.0
+    drawn[6:, 3] = 10.0 ** rng.uniform(-6.0, 6.0, 54)
+    return [*ends, *(tuple(row) for row in drawn.tolist())]
+
+
+def any_rows(
+    ends: tuple[float, ...] = (-2.9, 1.3), **numbers: st.SearchStrategy[float]
+) -> Callable[[Any], Any]:
+    """Problems, and numbers beside them: Hypothesis draws them before a release and looks for the
+    smallest that fails; with every change, these are many problems in two calls."""
+    if changing():
+        values = [(many_rows(), *(end for _ in numbers)) for end in ends]
+        return pytest.mark.parametrize(("rows", *numbers), values if numbers else values[:1])
+    drawn = given(rows=ROWS, **numbers)
+    return lambda test: settings(max_examples=20, deadline=None)(drawn(test))
+
 
 # Where a domain has no end, the tests look this far: beyond every argmax of the problems drawn.
 FAR = 100.0
@@ -87,8 +113,7 @@ def maximum_of_concave(f: Callable[[Array], Array], low: Array, high: Array) -> 
 
 
 @every_loss
-@given(rows=ROWS)
-@few_examples
+@any_rows()
 def test_fenchel_young_inequality_holds(loss: Loss, rows: Rows) -> None:
     z, y, a, _ = problem(loss, rows)
     total = loss.value(z, y) + loss.conjugate(a, y)
@@ -96,8 +121,7 @@ def test_fenchel_young_inequality_holds(loss: Loss, rows: Rows) -> None:
 
 
 @every_loss
-@given(rows=ROWS)
-@few_examples
+@any_rows()
 def test_fenchel_young_is_an_equality_at_the_subgradient(loss: Loss, rows: Rows) -> None:
     z, y, _, _ = problem(loss, rows)
     a = loss.u(z, y)
@@ -107,8 +131,7 @@ def test_fenchel_young_is_an_equality_at_the_subgradient(loss: Loss, rows: Rows)
 
 
 @every_loss
-@given(rows=ROWS)
-@few_examples
+@any_rows()
 def test_curvature_is_the_slope_of_the_derivative(loss: Loss, rows: Rows) -> None:
     """Where l' has a kink, one of its sides; where l has one, there is nothing to say."""
     z, y, _, _ = problem(loss, rows)
@@ -126,8 +149,7 @@ def test_curvature_is_the_slope_of_the_derivative(loss: Loss, rows: Rows) -> Non
 
 
 @every_loss
-@given(rows=ROWS)
-@few_examples
+@any_rows()
 def test_conjugate_is_the_supremum(loss: Loss, rows: Rows) -> None:
     _, y, a, _ = problem(loss, rows)
     reach = np.full_like(y, 2 * FAR)
@@ -136,8 +158,7 @@ def test_conjugate_is_the_supremum(loss: Loss, rows: Rows) -> None:
 
 
 @every_loss
-@given(rows=ROWS)
-@few_examples
+@any_rows()
 def test_dual_step_is_the_argmax(loss: Loss, rows: Rows) -> None:
     z, y, alpha, q = problem(loss, rows)
 
@@ -152,8 +173,7 @@ def test_dual_step_is_the_argmax(loss: Loss, rows: Rows) -> None:
 
 
 @every_loss
-@given(rows=ROWS)
-@few_examples
+@any_rows()
 def test_dual_step_solves_the_optimality_condition(loss: Loss, rows: Rows) -> None:
     # −a is a subgradient of l at z + q(a − α), so a little to either side u must bracket a.
     z, y, alpha, q = problem(loss, rows)
@@ -165,8 +185,7 @@ def test_dual_step_solves_the_optimality_condition(loss: Loss, rows: Rows) -> No
 
 
 @every_loss
-@given(rows=ROWS)
-@few_examples
+@any_rows()
 def test_dual_step_stays_inside_the_domain(loss: Loss, rows: Rows) -> None:
     z, y, alpha, q = problem(loss, rows)
     for outside in (0.0, 1e-9, -1e-9):
@@ -175,8 +194,7 @@ def test_dual_step_stays_inside_the_domain(loss: Loss, rows: Rows) -> None:
 
 
 @every_loss
-@given(rows=ROWS, shift=st.floats(-3.0, 3.0))
-@few_examples
+@any_rows(shift=st.floats(-3.0, 3.0))
 def test_project_gives_the_nearest_point_of_the_domain(
     loss: Loss, rows: Rows, shift: float
 ) -> None:
@@ -203,8 +221,7 @@ def test_conjugate_is_infinite_outside_the_domain_and_forgives_rounding(loss: Lo
 
 
 @every_loss
-@given(rows=ROWS, other=Z)
-@few_examples
+@any_rows(other=Z)
 def test_u_is_minus_a_subgradient(loss: Loss, rows: Rows, other: float) -> None:
     z, y, _, _ = problem(loss, rows)
     there = np.full_like(z, other)
@@ -213,8 +230,7 @@ def test_u_is_minus_a_subgradient(loss: Loss, rows: Rows, other: float) -> None:
 
 
 @smooth_losses
-@given(rows=ROWS)
-@few_examples
+@any_rows()
 def test_u_is_minus_the_derivative_of_a_smooth_loss(loss: Loss, rows: Rows) -> None:
     z, y, _, _ = problem(loss, rows)
     h = 1e-5
@@ -223,8 +239,7 @@ def test_u_is_minus_the_derivative_of_a_smooth_loss(loss: Loss, rows: Rows) -> N
 
 
 @every_loss
-@given(rows=ROWS, other=Z)
-@few_examples
+@any_rows(other=Z)
 def test_lipschitz_and_smoothness_bound_every_pair(loss: Loss, rows: Rows, other: float) -> None:
     z, y, _, _ = problem(loss, rows)
     there = np.full_like(z, other)
@@ -298,8 +313,7 @@ def test_a_nan_passes_through_the_dual_step(loss: Loss) -> None:
         assert np.isnan(loss.dual_step(nan, one, one, one))
 
 
-@given(rows=ROWS)
-@few_examples
+@any_rows()
 def test_squared_step_equals_its_closed_form(rows: Rows) -> None:
     loss = get_loss("squared")
     z, y, alpha, q = problem(loss, rows)
@@ -307,8 +321,7 @@ def test_squared_step_equals_its_closed_form(rows: Rows) -> None:
     np.testing.assert_allclose(loss.dual_step(alpha, z, y, q), closed, rtol=1e-15, atol=1e-15)
 
 
-@given(rows=ROWS, epsilon=st.floats(0.0, 3.0))
-@few_examples
+@any_rows((0.0, 1.3), epsilon=st.floats(0.0, 3.0))
 def test_epsilon_insensitive_step_is_a_clipped_soft_threshold(rows: Rows, epsilon: float) -> None:
     loss = get_loss("epsilon_insensitive", epsilon=epsilon)
     z, y, alpha, q = problem(loss, rows)

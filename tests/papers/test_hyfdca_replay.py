@@ -25,9 +25,9 @@ class _Enough(Exception):
 
 @pytest.fixture(autouse=True)
 def few_digits(monkeypatch):
-    """200 digits of 8 × 8 pixels in the place of every data set."""
+    """120 digits of 8 × 8 pixels in the place of every data set."""
     table = load("digits")
-    rows = [np.arange(200), np.arange(200, 240)]
+    rows = [np.arange(120), np.arange(120, 150)]
     parts = [context._divided(context._rows(table, some), 16.0) for some in rows]
     samples = context.Samples(*parts, context._longest(parts[0], context.BIAS))
     monkeypatch.setattr(context, "_samples", lambda name, seed: samples)
@@ -110,8 +110,8 @@ def test_omega_doubles_when_it_does_in_the_run(monkeypatch):
 
 @pytest.mark.parametrize("method", ["safe", "fedavg"])
 def test_an_interrupted_replay_goes_on_to_the_same_points(tmp_path, monkeypatch, method):
-    monkeypatch.setattr(Case, "save_every", 20)
-    case, target = Case("covtype", HALF, method), Target(50, 0.0)
+    monkeypatch.setattr(Case, "save_every", 10)
+    case, target = Case("covtype", HALF, method), Target(25, 0.0)
     whole = run(case, target)
 
     def interrupt(iteration, length):

@@ -203,6 +203,7 @@ def test_a_party_alone_can_be_run_by_itself(scene, tmp_path, capsys):
 # ── what is told ──────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.usefixtures("rough_pictures")
 def test_the_table_has_what_the_runs_measured(scene, tmp_path):
     out = tmp_path / "out"
     found = Study(out, device="cpu").take(small())

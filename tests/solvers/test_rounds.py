@@ -229,11 +229,11 @@ def test_a_lost_reply_is_taken_back_and_the_run_goes_on(run):
     lost = train_with_faults(
         run,
         lambda phase, party, call: phase == "rounds.local" and party.endswith("1") and call == 3,
-        iterations=60,
+        iterations=40,
     )
-    plain = train_with_faults(run, lambda *_: False, iterations=60)
+    plain = train_with_faults(run, lambda *_: False, iterations=40)
     assert any("failed" in note for note in lost.result.notes)
-    assert lost.result.certificate.iteration == 60
+    assert lost.result.certificate.iteration == 40
     assert lost.result.history[2].present < plain.result.history[2].present
     assert lost.result.certificate.primal[0] == pytest.approx(
         plain.result.certificate.primal[0], rel=0.05
