@@ -59,7 +59,7 @@ from weft.network.run_results import HISTORY, RESULTS
 from weft.network.secure_session import SecureSite, SecureTransport
 from weft.network.task_from_config import task_of
 from weft.solvers.settings import Settings
-from weft_examples.local_cluster import ID, LABEL, SUBMITTER, LocalCluster
+from weft_examples.local_federation_processes import ID, LABEL, SUBMITTER, LocalCluster
 
 #: Bytes of a message, and how many round trips are measured in each way.
 SIZES = {"1 kB": (1_000, 100), "100 kB": (100_000, 100), "5 MB": (5_000_000, 15)}

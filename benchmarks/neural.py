@@ -21,7 +21,7 @@ from harness import Number, Report
 from harness.splits import find_data
 from weft_neural.baselines import train_alone, train_central, train_fedprox
 from weft_neural.local_federation import NeuralFederation, NeuralTrained
-from weft_neural.server_accuracy import ServerJudge
+from weft_neural.server_model_accuracy import ServerJudge
 from weft_neural.settings import Block, NeuralSettings
 from weft_papers.hyfem.scenes import Scene, load_scene
 

@@ -34,11 +34,11 @@ from weft.federation.coordinator import coordinate
 from weft.federation.party import Party
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
 from weft.guards.terms import OPEN
-from weft.network import coordinator_snapshots, run_snapshots
-from weft.network.envelope import Work, decode_envelope
+from weft.network import coordinator_snapshots, site_snapshots
 from weft.network.network_channel import NetworkChannel
-from weft.network.run_party import OpenedParty, PartyRequest
+from weft.network.party_interface import OpenedParty, PartyRequest
 from weft.network.site_endpoint import Site
+from weft.network.wire_format import Work, decode_envelope
 from weft.protocol import Failure
 from weft.solvers.settings import Settings
 from weft.storage.journal import Journal
@@ -167,8 +167,8 @@ def size(folder: Path) -> int:
 @contextmanager
 def replay_alone() -> Iterator[None]:
     with (
-        patch.object(run_snapshots, "_ENVELOPES", 10**12),
-        patch.object(run_snapshots, "_SECONDS", 1e12),
+        patch.object(site_snapshots, "_ENVELOPES", 10**12),
+        patch.object(site_snapshots, "_SECONDS", 1e12),
         patch.object(coordinator_snapshots, "_EXCHANGES", 10**12),
     ):
         yield
@@ -178,7 +178,7 @@ def replay_alone() -> Iterator[None]:
 def soon() -> Iterator[None]:
     """Snapshots in a run of a hundred exchanges."""
     with (
-        patch.object(run_snapshots, "_ENVELOPES", 20),
+        patch.object(site_snapshots, "_ENVELOPES", 20),
         patch.object(coordinator_snapshots, "_EXCHANGES", 20),
     ):
         yield

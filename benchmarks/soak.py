@@ -64,7 +64,7 @@ from weft.network.run_progress import Progress
 from weft.network.run_results import RESULTS
 from weft.network.secure_session import SecureSite, SecureTransport
 from weft.network.task_from_config import task_of
-from weft_examples.local_cluster import ID, LABEL
+from weft_examples.local_federation_processes import ID, LABEL
 
 NUMBERS = {
     "minutes": Number(60, 0, "how long to go on"),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import atheris
 
 with atheris.instrument_imports(
-    include=["weft.crypto.keys.public_keys", "weft.crypto.party_key_pairs"]
+    include=["weft.crypto.keys.public_keys_file", "weft.crypto.party_key_pairs"]
 ):
     from weft.crypto import party_key_pairs
-    from weft.crypto.keys import public_keys as public
+    from weft.crypto.keys import public_keys_file as public
 
 from harness import search
 

@@ -10,7 +10,7 @@ with atheris.instrument_imports(include=["weft.protocol.message_bytes", "weft.pr
 
 from harness import search
 from weft.all_messages import declared_phases
-from weft.crypto.ciphers.cipher import Plain
+from weft.crypto.ciphers.party_cipher import Plain
 
 
 def decode(data: bytes) -> None:

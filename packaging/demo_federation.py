@@ -16,7 +16,7 @@ import numpy as np
 
 from weft.data import load
 from weft.guards.terms import OPEN
-from weft_examples.local_cluster import SUBMITTER, LocalCluster
+from weft_examples.local_federation_processes import SUBMITTER, LocalCluster
 
 #: The user in the containers.
 USER = 10001

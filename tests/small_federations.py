@@ -13,8 +13,8 @@ from weft.crypto.ciphers.cipher_arguments_and_results import Incoming
 from weft.data import Split, Table, Tile, pool
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.messages import START, ReleaseRequest, StartRequest
+from weft.federation.release.encrypted_model_slices import join_slices
 from weft.federation.release.model_header import Head
-from weft.federation.release.model_slices import join_slices
 from weft.protocol import LocalChannel, fields_of
 from weft.protocol.shared_fields import SumRequest
 from weft.solvers.algorithm_choice import algorithm_of
@@ -109,7 +109,7 @@ def rough_curvature():
 
     What ω must be is in ``test_hyfdca_safe.py``.
     """
-    found = "weft.solvers.hyfdca.curvature"
+    found = "weft.solvers.hyfdca.data_norms"
     with (
         patch(f"{found}.FEWEST_ROUNDS", 2),
         patch(f"{found}.TOLERANCE", 1.0),

@@ -124,10 +124,10 @@ import weft.solvers.sealed.coordinator, weft.solvers.sealed.dealer
 import weft.solvers.algorithm_choice, weft.solvers.settings
 import weft.matching.coordinator, weft.matching.holding_map
 import weft.sums.coordinator_totals, weft.sums.latest_value_per_slot, weft.sums.gap_certificate
-import weft.sums.feature_scaling
+import weft.sums.scaling_coordinator
 import weft.protocol, weft.crypto
 import weft.federation.coordinator
-import weft.federation.joint_coordinator, weft.federation.study_check
+import weft.federation.joint_coordinator, weft.federation.coordinator_study_check
 import weft.network.coordinator_run, weft.network.engine.coordinator_job
 import weft_neural.coordinator
 for argument in sys.argv[1:]:
@@ -158,7 +158,7 @@ SECRET = {
             "scalar_masks",
             "sealed_letters",
         ),
-        *("pads.pad_streams", "opening_pads"),
+        *("pads.pad_streams", "pads.pads_all_parties_know"),
         *("pair_secrets", "seed_letters", "ciphers.known_ciphers"),
         *(
             "ciphers.pad",
@@ -303,8 +303,12 @@ def loads_nothing_of_the_parties(cipher, loaded):
     assert "weft.solvers.hyfdca.coordinator" in loaded
     forbidden = {
         *("weft.federation.party", "weft.federation.local_federation", "weft.federation.model"),
-        *("weft.federation.joint_prediction", "weft.matching.party", "weft.matching.oprf_party"),
-        *("weft.federation.joint_party", "weft.federation.check_party"),
+        *(
+            "weft.federation.local_joint_prediction",
+            "weft.matching.party",
+            "weft.matching.oprf_party",
+        ),
+        *("weft.federation.joint_party", "weft.federation.party_study_check"),
         "weft.matching.tokens",
     }
     assert all((ROOT.parent / f"{name.replace('.', '/')}.py").exists() for name in forbidden)

@@ -28,7 +28,7 @@ from weft.network.engine.client_party import PartyComponent
 from weft.network.engine.nvflare_transport import NvflareTransport, content_of, reply_with
 from weft.network.kits.open_kit import Kit
 from weft.network.network_channel import NetworkChannel
-from weft.network.run_party import OpenedParty, PartyRequest
+from weft.network.party_interface import OpenedParty, PartyRequest
 from weft.network.secure_session import SecureSite, SecureTransport
 from weft.network.site_endpoint import Site
 from weft.protocol import Message, Phase

@@ -7,7 +7,7 @@ from secrets import token_bytes
 from typing import Any
 
 from weft.crypto import Adder
-from weft.crypto.ciphers.cipher import Cipher
+from weft.crypto.ciphers.party_cipher import Cipher
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.party_run_keys import Keyring
 from weft.data import Tile

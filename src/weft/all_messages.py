@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from types import ModuleType
 
-import weft.federation.check_messages
-import weft.federation.columns.messages
-import weft.federation.describe_messages
+import weft.federation.declared_columns.messages
 import weft.federation.messages
-import weft.federation.told_column_messages
+import weft.federation.study_check_messages
+import weft.federation.study_description_messages
+import weft.federation.weight_and_offset_letters.messages
 import weft.matching.messages
 import weft.solvers.common_messages
 import weft.solvers.hyfdca.messages
@@ -18,14 +18,14 @@ import weft.solvers.sealed.messages
 import weft.solvers.subspace.messages
 import weft.sums.scaling_and_certificate_messages
 from weft.plugins import Registry
-from weft.protocol.request_reply import declared_phases
+from weft.protocol.phase_declaration import declared_phases
 
 _OWN = (
     weft.federation.messages,
-    weft.federation.columns.messages,
-    weft.federation.check_messages,
-    weft.federation.describe_messages,
-    weft.federation.told_column_messages,
+    weft.federation.declared_columns.messages,
+    weft.federation.study_check_messages,
+    weft.federation.study_description_messages,
+    weft.federation.weight_and_offset_letters.messages,
     weft.matching.messages,
     weft.solvers.hyfdca.messages,
     weft.solvers.common_messages,

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from weft.config.read_config import Config
     from weft.privacy.agreement import Consent
     from weft.solvers.settings import Settings
+    from weft_evaluation.compared_algorithms import Entry
     from weft_evaluation.comparison import Arena, Outcome
     from weft_evaluation.comparison_results import Comparison
-    from weft_evaluation.solver_selection import Entry
 
 #: What limits a comparison where neither the command nor the config says: seconds, for most.
 _ROUND_TRIPS = 300
@@ -106,8 +106,8 @@ def compare(
     from weft.config.read_config import read_config
     from weft.protocol.metering import LATENCIES
     from weft.storage.atomic_folder import building, refuse_existing
+    from weft_evaluation.compared_algorithms import named
     from weft_evaluation.comparison_results import write_comparison
-    from weft_evaluation.solver_selection import named
 
     plan = read_config(config)
     folder = out or Path("results") / f"{plan.folder_name}-comparison"
@@ -169,7 +169,7 @@ def _settings(
     """The config's settings for one λ, with what the command says instead."""
     import msgspec
 
-    from weft.crypto.ciphers.cipher import check_cipher
+    from weft.crypto.ciphers.party_cipher import check_cipher
     from weft.errors import ConfigError
     from weft.solvers.evaluation_settings import EvaluationSettings
 
@@ -211,9 +211,9 @@ def _compare(
     quiet: bool,
     command: str,
 ) -> Comparison:
+    from weft_evaluation.compared_algorithms import ALONE, entries_of
     from weft_evaluation.comparison import Arena
     from weft_evaluation.comparison_results import Comparison
-    from weft_evaluation.solver_selection import ALONE, entries_of
 
     problem = plan.problem()
     consents = plan.load_consents(problem.tiles)
@@ -248,7 +248,7 @@ def _compare(
 
 
 def _run_all(arena: Arena, entries: list[Entry], *, quiet: bool) -> list[Outcome]:
-    from weft.cli.console import ProgressLine
+    from weft.cli.terminal_output import ProgressLine
 
     found = []
     for number, entry in enumerate(entries, 1):
@@ -286,7 +286,7 @@ def _with_cipher(consents: Mapping[str, Consent], cipher: str) -> dict[str, Cons
 def _tell(folder: Path, comparison: Comparison, remarks: list[str], json: bool) -> None:
     from rich.console import Console
 
-    from weft.cli.console import say, say_json
+    from weft.cli.terminal_output import say, say_json
     from weft.privacy.ledger.expected_exposure_text import item
 
     if json:

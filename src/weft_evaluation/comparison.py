@@ -24,6 +24,7 @@ from weft.privacy.agreement import Consent
 from weft.solvers.algorithm_choice import ALGORITHMS, resolve
 from weft.solvers.base import Record
 from weft.solvers.settings import Settings
+from weft_evaluation.compared_algorithms import ALONE, CENTRAL, Entry
 from weft_evaluation.pooled_problem import (
     PooledTable,
     Tiles,
@@ -40,7 +41,6 @@ from weft_evaluation.reference_optimum import (
     solve,
     weights_of,
 )
-from weft_evaluation.solver_selection import ALONE, CENTRAL, Entry
 
 #: Parties that train alone, at most: with hundreds, some tell as much as all.
 _MOST_ALONE = 50

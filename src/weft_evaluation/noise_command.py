@@ -28,7 +28,7 @@ def noise(
     """
     from dataclasses import asdict
 
-    from weft.cli.console import say, say_json
+    from weft.cli.terminal_output import say, say_json
     from weft.config.read_config import read_config
     from weft.errors import ConfigError
     from weft.solvers.algorithm_choice import settled

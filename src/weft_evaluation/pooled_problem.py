@@ -18,7 +18,7 @@ from weft.data.splits import Split
 from weft.data.tile import Block, Names, Tile, block_columns, block_rows
 from weft.errors import ConfigError, DataError
 from weft.federation.party import Party
-from weft.matching.id_normalization import normal_features, normal_ids
+from weft.matching.id_and_name_forms import normal_features, normal_ids
 from weft.matching.overlap_rule import Overlap
 from weft.matching.tokens import encode_labels
 

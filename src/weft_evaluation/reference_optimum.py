@@ -16,7 +16,7 @@ from weft.array_types import Floats
 from weft.errors import ConfigError
 from weft.federation.model import Model
 from weft.losses import Loss
-from weft.matching.id_normalization import normal_features
+from weft.matching.id_and_name_forms import normal_features
 from weft_evaluation.pooled_problem import PooledTable
 
 #: Values that liblinear may look at before it stops, converged or not: about a minute.

@@ -187,7 +187,7 @@ def _searches(
 
     from weft.solvers.algorithm_choice import settled
     from weft.solvers.evaluation_settings import EvaluationSettings
-    from weft_evaluation.solver_selection import settings_for
+    from weft_evaluation.compared_algorithms import settings_for
     from weft_evaluation.tuning.loss_along_run import Eye
     from weft_evaluation.tuning.random_search import Search
     from weft_evaluation.tuning.search_space import read_bounds, space_of
@@ -234,7 +234,7 @@ def _tune(
 
 
 def _search(search: Search, limits: Limits, seed: int, *, quiet: bool) -> Found:
-    from weft.cli.console import StatusLine
+    from weft.cli.terminal_output import StatusLine
 
     most = "" if limits.trials is None else f" of {limits.trials}"
     with StatusLine(f"{search.name} · setting up …", quiet=quiet) as line:
@@ -256,7 +256,7 @@ def _tell(
 ) -> None:
     from rich.console import Console
 
-    from weft.cli.console import say, say_json
+    from weft.cli.terminal_output import say, say_json
     from weft.privacy.ledger.expected_exposure_text import item
     from weft_evaluation.tuning.grey_relational import FORMULA
 

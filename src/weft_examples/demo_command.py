@@ -42,12 +42,12 @@ def demo(
     With --solver hyfdca, the papers' algorithm, slow ciphers take longer by far.
     """
     # Late imports here and in the other commands: they take a second that --help need not wait.
-    from weft.cli.console import ProgressLine, say, say_json
+    from weft.cli.terminal_output import ProgressLine, say, say_json
     from weft.report.page import PAGE
     from weft.report.results_folder import write_results
     from weft.storage.atomic_folder import building
     from weft_examples.demo import NAME, run_demo
-    from weft_examples.demo_folder import folder_for
+    from weft_examples.demo_results_folder import folder_for
 
     folder = folder_for(out, "demo", NAME, json=json)
     with ProgressLine(quiet=json) as line:

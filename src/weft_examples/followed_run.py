@@ -11,7 +11,7 @@ from weft.network.engine.admin_session import Session
 from weft.network.kits.open_kit import Kit
 from weft.network.run_progress import Report
 from weft.solvers.base import Record
-from weft_examples.local_cluster import SUBMITTER, LocalCluster
+from weft_examples.local_federation_processes import SUBMITTER, LocalCluster
 
 #: Seconds to wait for anything, which on a busy machine takes long, and between two questions.
 LONG, _ASK = 90.0, 0.02

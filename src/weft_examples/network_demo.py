@@ -32,10 +32,10 @@ from weft.network.submitted_task import LinearTask
 from weft.privacy.agreement import Consent, read_roster
 from weft_examples import network_demo_sealed as sealed
 from weft_examples.followed_run import LONG, followed
-from weft_examples.local_cluster import SUBMITTER, LocalCluster
+from weft_examples.local_federation_processes import SUBMITTER, LocalCluster
 from weft_examples.network_demo_data import Example, breast_example
 from weft_examples.network_demo_results import Figures, figures_of, same
-from weft_examples.open_sockets import look
+from weft_examples.process_sockets import look
 
 #: Who is killed, and at which iteration; how many iterations the others do without it.
 VICTIM, KILLED_AT, WITHOUT = "clinic", 3, 10

@@ -33,7 +33,7 @@ def demo_network(
     import tempfile
     from time import monotonic
 
-    from weft.cli.console import say, say_json
+    from weft.cli.terminal_output import say, say_json
     from weft.network.engine import require_engine
     from weft.storage.atomic_folder import refuse_existing
 
@@ -63,7 +63,7 @@ def demo_network(
 
 
 def _show(figures: Figures) -> None:
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
 
     sealed = figures.sealed
     answer = "equal, bit for bit" if figures.equal else "DIFFER"

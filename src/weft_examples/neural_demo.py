@@ -10,7 +10,7 @@ import numpy as np
 from weft_neural.baseline_runs import Follow, Rivals, train_rivals
 from weft_neural.device import Device
 from weft_neural.local_federation import NeuralFederation, NeuralTrained
-from weft_neural.server_accuracy import ServerJudge
+from weft_neural.server_model_accuracy import ServerJudge
 from weft_neural.settings import Block, NeuralSettings
 from weft_papers.hyfem.scenes import Scene, load_scene
 

@@ -29,7 +29,7 @@ def neural_demo(
     one place, with every party alone, and with FedProx on the common quadrants. All take as many
     local steps. It needs no files, and less than a minute on one core.
     """
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
     from weft.report.page import PAGE
     from weft.storage.atomic_folder import building
     from weft_neural.command_output import RoundLine, tell_neural
@@ -37,7 +37,7 @@ def neural_demo(
     from weft_neural.torch_requirement import require_torch
 
     require_torch()
-    from weft_examples.demo_folder import folder_for
+    from weft_examples.demo_results_folder import folder_for
     from weft_examples.neural_demo import NAME, run_demo
 
     folder = folder_for(out, "neural-demo", NAME, json=json)

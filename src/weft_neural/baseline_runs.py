@@ -11,7 +11,7 @@ from weft_neural.device import Device
 from weft_neural.history import NeuralOutcome
 from weft_neural.named_scenes import Scene
 from weft_neural.party import Source
-from weft_neural.server_accuracy import ServerJudge
+from weft_neural.server_model_accuracy import ServerJudge
 from weft_neural.settings import NeuralSettings
 
 #: Is told which run begins, and follows it.

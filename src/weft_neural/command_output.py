@@ -7,7 +7,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.console import StatusLine, say, say_json
+from weft.cli.terminal_output import StatusLine, say, say_json
 from weft.report.number_format import time_text
 
 if TYPE_CHECKING:

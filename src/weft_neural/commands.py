@@ -139,7 +139,7 @@ def _train(
     line: RoundLine,
 ) -> NeuralTrained:
     from weft_neural.local_federation import NeuralFederation
-    from weft_neural.server_accuracy import ServerJudge
+    from weft_neural.server_model_accuracy import ServerJudge
 
     scene = problem.scene
     federation = NeuralFederation(

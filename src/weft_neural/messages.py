@@ -19,7 +19,7 @@ from weft.protocol.field_visibility import (
     texts,
 )
 from weft.protocol.message import Message, Nothing, OnDevice, Part
-from weft.protocol.request_reply import Phase
+from weft.protocol.phase_declaration import Phase
 from weft.protocol.shared_fields import Attending, Participants, SumRequest
 
 #: Weights of a network: an array, or in the memory of an accelerator.

@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.crypto.party_key_agreement import Keys, Place
 from weft.crypto.party_run_keys import Keyring
-from weft.crypto.replay_log import Memory, RandomnessLog
-from weft.crypto.run_participants import Keys, Place
+from weft.crypto.randomness_log import Memory, RandomnessLog
 from weft.errors import DataError, ProtocolError
 from weft.federation.announcements.party import AnnouncingParty
 from weft.matching.tokens import encode_labels
@@ -24,7 +24,6 @@ from weft.protocol.shared_fields import Participants
 from weft.sums.scalar_sums import over_attending, pack_scalars
 from weft_neural.block_info import MOST_COLUMNS, Held
 from weft_neural.device import Device, device_of
-from weft_neural.local_network import Labelled, LocalNetwork
 from weft_neural.messages import (
     BUILD,
     FINISH,
@@ -42,6 +41,7 @@ from weft_neural.messages import (
     TrainReply,
     TrainRequest,
 )
+from weft_neural.party_neural_network import Labelled, LocalNetwork
 from weft_neural.party_samples import Holdings
 from weft_neural.scaling import Scaling, scaled
 from weft_neural.settings import RUNS, Block, NeuralSettings

@@ -26,7 +26,7 @@ from weft_neural.scaling import as_input
 from weft_neural.settings import Block
 
 if TYPE_CHECKING:
-    from weft_neural.network import Net
+    from weft_neural.neural_network import Net
 
 Floats = NDArray[np.float32]
 Scale = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -106,7 +106,7 @@ class NeuralModel:
         """The network in PyTorch, on the CPU."""
         import torch
 
-        from weft_neural.network import Net
+        from weft_neural.neural_network import Net
 
         net = Net(self.blocks, self.hidden, len(self.classes))
         cuts = {name: len(v) - self.statistics[name] for name, v in self.extractors.items()}

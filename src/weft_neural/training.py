@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 
 from weft.array_types import Ints
 from weft_neural.device import new_stream
-from weft_neural.network import Net
+from weft_neural.neural_network import Net
 
 #: Steps before a graph is captured, in which libraries choose their kernels.
 _WARM_UP = 3

@@ -33,7 +33,7 @@ def redraw_all(
     A paper's folder keeps its finished runs as runs.jsonl, a run a line. This writes page, tables
     and figures anew from these, in a minute or two.
     """
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
     from weft.errors import ConfigError, DataError
 
     if not from_archive:
@@ -68,7 +68,7 @@ def _hyfem(folder: Path) -> list[str]:
 
 
 def _fedhybrid(folder: Path) -> list[str]:
-    from weft_papers.fedhybrid.paper_page import write_report
+    from weft_papers.fedhybrid.paper_rules_page import write_report
 
     return write_report(folder)
 

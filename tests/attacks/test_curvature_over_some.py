@@ -13,9 +13,9 @@ import pytest
 from asking_again import NAMES, Again, caught, total
 from scene import by_rows, table_of
 
-from weft.crypto.mask_neighbours import attendance
-from weft.solvers.hyfdca import curvature
-from weft.solvers.hyfdca.curvature import CurvatureParty
+from weft.crypto.scalar_mask_neighbours import attendance
+from weft.solvers.hyfdca import data_norms
+from weft.solvers.hyfdca.data_norms import CurvatureParty
 
 ALONE, OTHERS = NAMES[0], NAMES[1:]
 BITS = attendance(4, [1, 2, 3])
@@ -33,7 +33,7 @@ def asked_as_it_likes(monkeypatch) -> None:
     monkeypatch.setattr(
         CurvatureParty,
         "_sharers",
-        lambda party, message: curvature.over_attending(
+        lambda party, message: data_norms.over_attending(
             party._cipher, message.attending, harmless=True
         ),
     )
@@ -92,7 +92,7 @@ def test_those_who_began_a_power_iteration_end_it(again):
 
 
 def test_one_partys_part_follows_from_factors_of_the_coordinators(again, monkeypatch, record):
-    monkeypatch.setattr(curvature, "question_digest", lambda message, before: b"")
+    monkeypatch.setattr(data_norms, "question_digest", lambda message, before: b"")
     found = gathered(again, {name: float(name == ALONE) for name in NAMES})
     assert found == pytest.approx(own(again), rel=1e-12)
     record("41", "unguarded", "the same by factors of the coordinator's")

@@ -16,7 +16,7 @@ from covering import before_release
 from weft.federation.local_federation import Preprocessing
 from weft.guards import OPEN, Terms
 from weft.solvers.settings import Settings
-from weft.solvers.subspace import subspace_algebra as span_module
+from weft.solvers.subspace import coordinator_subspace as span_module
 
 CONSTANT = Preprocessing(intercept=True)
 PIXEL = 16

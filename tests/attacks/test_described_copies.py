@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.guards.told_cells import ColumnLine, told_column
+from weft.guards.described_cells import ColumnLine, told_column
 
 LEAST = 10
 

@@ -25,11 +25,11 @@ from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN, Terms
-from weft.privacy.ledger.earlier_numbers import NumberMemory, judge_once
+from weft.privacy.ledger.earlier_models_and_moments import NumberMemory, judge_once
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.sealed import party
+from weft.solvers.sealed.fit_on_own_columns import Responses, unexplained
 from weft.solvers.sealed.model_guard import refuse_standing_out
-from weft.solvers.sealed.unexplained_slopes import Responses, unexplained
 from weft.solvers.settings import Settings
 
 ROWS = 420

@@ -13,8 +13,8 @@ import pytest
 from scene import Diary, run, table_of, tile_of
 from solving import best_errors
 
-import weft.federation.rare_samples as rare_samples
-import weft.federation.training_labels as training_labels
+import weft.federation.party_labels_and_folds as party_labels
+import weft.federation.rare_samples_and_columns as rare
 import weft.solvers.subspace.dual_vector_min_batch as dual_vectors
 from weft.errors import WeftError
 from weft.guards import Terms
@@ -57,11 +57,9 @@ def by_hash(ids, group, least, folds, seed):
 
 
 def without_fix(patch) -> None:
-    patch.setattr(training_labels, "large_folds_of", by_hash)
+    patch.setattr(party_labels, "large_folds_of", by_hash)
     patch.setattr(dual_vectors, "SeenBatches", LastOnly)
-    patch.setattr(
-        rare_samples, "in_rare_class", lambda group, target, least: np.zeros(len(group), bool)
-    )
+    patch.setattr(rare, "in_rare_class", lambda group, target, least: np.zeros(len(group), bool))
 
 
 def vectors(party, phase, message, opened):

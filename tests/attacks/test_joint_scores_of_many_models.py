@@ -13,8 +13,8 @@ import pytest
 
 from weft.data import Tile
 from weft.errors import WeftError
-from weft.federation.joint_prediction import predict_scores
 from weft.federation.local_federation import Federation, Preprocessing
+from weft.federation.local_joint_prediction import predict_scores
 from weft.guards.terms import OPEN
 from weft.privacy.agreement.consent import Consent
 from weft.privacy.ledger.run_booking import Ledger

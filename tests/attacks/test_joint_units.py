@@ -16,8 +16,8 @@ from without_rings import whatever_was_asked
 
 from flat_messages import flat, typed
 from weft.errors import ProtocolError
-from weft.federation import joint_prediction
-from weft.federation.joint_prediction import predict_scores
+from weft.federation import local_joint_prediction
+from weft.federation.local_joint_prediction import predict_scores
 from weft.guards import Terms
 from weft.privacy.agreement.consent import Consent
 from weft.protocol import LocalChannel
@@ -52,7 +52,7 @@ def predict(tiles, model, lie):
         return lambda phase, message: handler(phase, lie(name, phase, message, handler))
 
     consents = {name: Consent(name, Terms()) for name in tiles}
-    with patch.object(joint_prediction, "LocalChannel", Lying):
+    with patch.object(local_joint_prediction, "LocalChannel", Lying):
         predict_scores(model, tiles, consents=consents)
     return parties
 

@@ -15,7 +15,7 @@ from scene import by_rows, run, table_of
 from masked_parties import masks_of
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.coordinator_adder import Adder
-from weft.crypto.mask_neighbours import attendance
+from weft.crypto.scalar_mask_neighbours import attendance
 from weft.federation.local_federation import Federation
 from weft.guards import OPEN, Terms
 from weft.solvers.hyfdca.messages import StepReply, StepRequest

@@ -18,7 +18,7 @@ from scene import by_rows, run, table_of
 from without_rings import NEWEST, without_masks
 
 from weft.crypto.ciphers.block_format import KIND_CODES, Carried, read_block, word_block
-from weft.crypto.pads.mask_ring import CohortHolders
+from weft.crypto.pads.cohort_mask_neighbours import CohortHolders
 from weft.errors import ProtocolError, WeftError
 from weft.guards import Terms
 from weft.protocol.shared_fields import Asked, PadLinks

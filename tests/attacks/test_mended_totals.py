@@ -31,7 +31,7 @@ class Ordinary(contribution_masks.Contributed):
 
 
 def mend_anything(monkeypatch):
-    monkeypatch.setattr("weft.crypto.ciphers.cipher.Contributed", Ordinary)
+    monkeypatch.setattr("weft.crypto.ciphers.party_cipher.Contributed", Ordinary)
 
 
 def opened_by(party, total: Total) -> np.ndarray:

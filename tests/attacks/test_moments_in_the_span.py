@@ -19,7 +19,7 @@ from weft.data import Table
 from weft.errors import ProtocolError
 from weft.losses import get_loss
 from weft.solvers.settings import Settings
-from weft.solvers.subspace.moment_weights import levelled, spread_weights
+from weft.solvers.subspace.levelled_moment_weights import levelled, spread_weights
 
 HINGE, LOGISTIC = get_loss("hinge"), get_loss("logistic")
 STAY = np.array([[1.0], [0.0]])
@@ -79,7 +79,7 @@ def alone(matrix, rows):
 @pytest.fixture
 def few_directions(monkeypatch):
     """Moments of three vectors are enough, so that a small table has samples for them."""
-    monkeypatch.setattr("weft.solvers.subspace.loss_table_limit.LEAST_DIRECTIONS", 3)
+    monkeypatch.setattr("weft.solvers.subspace.table_fineness_limit.LEAST_DIRECTIONS", 3)
 
 
 def unguarded(monkeypatch):
@@ -127,7 +127,7 @@ def test_only_cuts_that_stand_in_for_newton_are_made_beside_the_way(table, loss,
 
 @pytest.mark.parametrize("width", [5e-324, 1e-300, 0.0])
 def test_widths_that_would_grow_for_ever_are_refused(table, monkeypatch, width):
-    monkeypatch.setattr("weft.solvers.subspace.loss_table_limit.LEAST_DIRECTIONS", 1)
+    monkeypatch.setattr("weft.solvers.subspace.table_fineness_limit.LEAST_DIRECTIONS", 1)
     stage = staged(table, "hinge")
     held = len(stage.half("p1").features.vectors)
     stage.ask("point", point=np.zeros((held, 1)))

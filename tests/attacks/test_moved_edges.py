@@ -12,13 +12,13 @@ import pytest
 
 from weft.data import Tile
 from weft.data.columns.column_rules import ColumnRule
-from weft.data.columns.declared_cells import DeclaredColumns, NumberCells
+from weft.data.columns.untransformed_cells import DeclaredColumns, NumberCells
 from weft.errors import WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
-from weft.privacy.ledger.earlier_rules import RuleMemory
+from weft.privacy.ledger.earlier_column_rules import RuleMemory
 from weft.privacy.ledger.earlier_samples import Attendance
-from weft.privacy.ledger.ledger_pages import Pages
+from weft.privacy.ledger.ledger_contents import Pages
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.settings import Settings
 

@@ -11,12 +11,12 @@ import pytest
 from weft import Federation, Settings, Tile
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError
-from weft.federation.column_units_party import UnitsParty, unit_tokens
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.matching.column_units import OtherUnits, UnitTokens, check_units, places
+from weft.federation.unit_mismatches_party import UnitsParty, unit_tokens
 from weft.matching.party import MatchingParty
 from weft.matching.tokens import tokens_of
 from weft.matching.two_spellings import PrefixedIds, TwoWritings, check_prefixes
+from weft.matching.unit_mismatches import OtherUnits, UnitTokens, check_units, places
 
 NAMES = ("north", "south", "west")
 SETTINGS = Settings(lam=0.1, loss="squared", cipher="pad")

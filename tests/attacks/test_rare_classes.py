@@ -12,7 +12,7 @@ import pytest
 from scene import Diary, Run, run, table_of, tile_of
 from solving import SAFE
 
-import weft.federation.rare_samples as rare_samples
+import weft.federation.rare_samples_and_columns as rare
 from weft.federation.local_federation import Preprocessing
 from weft.guards import Terms
 from weft.solvers.settings import Settings
@@ -45,7 +45,7 @@ def with_one_of(table, rare, small):
 def without_fix(monkeypatch) -> None:
     """Let every class take part, however rare."""
     monkeypatch.setattr(
-        rare_samples, "in_rare_class", lambda group, target, least: np.zeros(len(group), bool)
+        rare, "in_rare_class", lambda group, target, least: np.zeros(len(group), bool)
     )
 
 

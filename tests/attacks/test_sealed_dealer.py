@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.crypto.opening_pads import CHUNK, SUMS, OpeningPads
+from weft.crypto.pads.pads_all_parties_know import CHUNK, SUMS, OpeningPads
 from weft.crypto.primitives.seeded_words import seeded_words
 from weft.data.tile import Tile
 from weft.federation.local_federation import Federation

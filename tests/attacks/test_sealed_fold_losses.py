@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from weft.crypto.keys import ephemeral_keys
-from weft.crypto.opening_pads import OpeningPads
+from weft.crypto.pads.pads_all_parties_know import OpeningPads
 from weft.data import Tile
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms

@@ -3,7 +3,8 @@
 Parties take what is dealt as it comes. A share of a point's mask that is off by one weight makes
 the point that weight, and the scores one column. Cosines and sines of a score's mask that are zero
 but for one sample make the sum of losses that of one sample: a sine of one cell. A party answers
-no more points than its run can need (`test_phase_limit`), which limits how often that works.
+no more points than its run can need (`test_point_and_vector_limit`), which limits how often that
+works.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.solvers.sealed.dealer import Dealer
 from weft.solvers.sealed.digit_widths import loss_digits
 from weft.solvers.sealed.messages import Shapes
-from weft.solvers.sealed.share_scalars import add_shares
+from weft.solvers.sealed.pack_scalar_shares import add_shares
 from weft.solvers.sealed.sine_series import SERIES
 from weft.solvers.sealed.table_positions import whole_table
 from weft.solvers.settings import Settings

@@ -28,8 +28,8 @@ from weft.errors import ProtocolError
 from weft.guards import Terms
 from weft.protocol.message import SCALAR_BYTES
 from weft.solvers.settings import Settings
-from weft.solvers.subspace.party_features import FeatureSide
-from weft.solvers.subspace.party_samples import SampleSide
+from weft.solvers.subspace.party_feature_answers import FeatureSide
+from weft.solvers.subspace.party_sample_answers import SampleSide
 from weft.sums.party_contribution import Wire
 from weft.sums.scalar_sums import add_scalars
 

@@ -32,8 +32,8 @@ from weft.errors import WeftError
 from weft.federation.local_federation import Preprocessing
 from weft.guards import Terms
 from weft.matching import party_slot_order
-from weft.matching.confirm_cohort_sheets import Confirmation
-from weft.matching.confirmed_facts import facts_of
+from weft.matching.confirm_holder_lists import Confirmation
+from weft.matching.party_guard_facts import facts_of
 from weft.protocol import Fields
 from weft.solvers.settings import Settings
 

@@ -16,15 +16,15 @@ import pytest
 from scene import by_columns, by_rows, run, table_of
 from test_told_facts import REFUSED, SUMS, Liar
 
-from weft.crypto.ciphers.cipher import Cipher
+from weft.crypto.ciphers.party_cipher import Cipher
 from weft.crypto.primitives.wide_integers import floats_of, unpacked
 from weft.data import Tile
 from weft.errors import WeftError
 from weft.guards import Terms
 from weft.matching import coordinator, party_slot_order
-from weft.matching.confirm_cohort_sheets import Confirmation
+from weft.matching.confirm_holder_lists import Confirmation
 from weft.matching.confirmed_count import CountCheck
-from weft.matching.confirmed_facts import facts_of
+from weft.matching.party_guard_facts import facts_of
 from weft.privacy.agreement import consent
 from weft.solvers.settings import Settings
 

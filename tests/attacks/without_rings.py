@@ -6,7 +6,7 @@ import numpy as np
 
 from weft.crypto.ciphers.block_format import ID_BITS
 from weft.crypto.ciphers.contribution_masks import ContributionMasks
-from weft.crypto.pads.mask_ring import MaskRing
+from weft.crypto.pads.cohort_mask_neighbours import MaskRing
 
 #: No pad id is newer.
 NEWEST = int(ID_BITS)

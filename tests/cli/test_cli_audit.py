@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from rich.cells import cell_len
 
-from weft.cli.console import ProgressLine
+from weft.cli.terminal_output import ProgressLine
 from weft.protocol import LocalChannel, Message, Phase, Recorded
 from weft.protocol.field_visibility import record
 from weft.protocol.recording_file import Head, Recorder, Recording, RecordingError

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from weft import __version__, load_model
 from weft.cli import _alone, command_line
-from weft.cli.console import ProgressLine
+from weft.cli.terminal_output import ProgressLine
 from weft.data import load, write_tile
 from weft_examples import demo
 
@@ -204,7 +204,7 @@ def test_the_line_of_a_run_says_how_far_matching_is(weft, hospitals, monkeypatch
         if not how_far:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("weft.matching.party_announcement.PART", 60)
+    monkeypatch.setattr("weft.matching.oprf_announcement.PART", 60)
     monkeypatch.setattr(ProgressLine, "tell", follow)
     hospitals.change("[privacy]", '[privacy]\nmatching = "oprf"')
     assert weft("train", hospitals.write()).code == 130

@@ -12,7 +12,7 @@ from weft import Federation, Preprocessing, Settings, load_model
 from weft.data import SPLITS, load
 from weft.protocol import LocalChannel
 from weft.report.convergence_plot import plot_convergence
-from weft.report.history import history_frame
+from weft.report.history_table import history_frame
 from weft.report.lambda_path import choice_sentence, edge_remark, path_frame
 from weft.report.model_card import model_card
 from weft.report.path_plot import plot_path

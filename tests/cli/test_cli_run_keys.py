@@ -7,8 +7,8 @@ import pytest
 from weft.crypto.keys import ephemeral_keys, load_all, new_keys, read_public
 from weft.data import Tile
 from weft.errors import ConfigError
-from weft.federation.joint_prediction import predict_scores
 from weft.federation.local_federation import Federation
+from weft.federation.local_joint_prediction import predict_scores
 from weft.federation.model import load_model
 from weft.protocol.recording_file import Recording
 
@@ -173,7 +173,7 @@ def test_the_library_wants_the_keys_of_all_parties(keys):
 
 
 def test_a_run_can_be_resumed_with_its_keys(weft, hospitals, keys, tmp_path, monkeypatch):
-    from weft.cli.console import ProgressLine
+    from weft.cli.terminal_output import ProgressLine
 
     hospitals.change("gap = 1e-2", "gap = 1e-9\ncheckpoint_every = 2")
     hospitals.change("iterations = 500", "iterations = 6")

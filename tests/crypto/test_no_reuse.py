@@ -39,7 +39,7 @@ from weft.crypto import scalar_masks as masks_module
 from weft.crypto.ciphers.bfv_scheme import _BODY, _FRESH
 from weft.crypto.ciphers.block_format import TAG, pad_id_of
 from weft.crypto.ciphers.chunk_layout import CHECKS
-from weft.crypto.ciphers.cipher import Cipher
+from weft.crypto.ciphers.party_cipher import Cipher
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.scalar_masks import Masks
 from weft.errors import ProtocolError, WeftError

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from covering import examples
 from weft.crypto.ciphers.block_format import Carried, pad_id_of
 from weft.crypto.ciphers.chunk_layout import MODULUS
-from weft.crypto.pads.mask_ring import MaskRing
+from weft.crypto.pads.cohort_mask_neighbours import MaskRing
 from weft.crypto.pads.pad_streams import Streams
 from weft.crypto.primitives.prime_field import PRIME, add_modulo, from_halves, multiply
 from weft.crypto.secret_bytes import Secret

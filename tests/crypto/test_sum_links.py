@@ -8,7 +8,7 @@ import pytest
 from weft.crypto.ciphers.block_format import SIGN
 from weft.crypto.ciphers.cipher_arguments_and_results import check_older
 from weft.crypto.ciphers.contribution_masks import carried_by
-from weft.crypto.pads.mask_ring import MaskRing, RingPlace
+from weft.crypto.pads.cohort_mask_neighbours import MaskRing, RingPlace
 from weft.errors import ProtocolError
 
 

@@ -20,14 +20,14 @@ from weft.losses import LOSSES, get_loss
 from weft.privacy.agreement import Consent
 from weft.report.comparison_plot import _apart
 from weft.solvers.algorithm_choice import ALGORITHMS
-from weft.solvers.fedavg import FedavgCoordinator
+from weft.solvers.fedavg_fedprox_hyfem import FedavgCoordinator
 from weft.solvers.settings import Settings
 from weft_evaluation import reference_optimum as judging
+from weft_evaluation.compared_algorithms import Entry, settings_for
 from weft_evaluation.comparison import Arena
 from weft_evaluation.comparison_results import Comparison
 from weft_evaluation.pooled_problem import hold_out
 from weft_evaluation.reference_optimum import Problem, score, solve, weights_of
-from weft_evaluation.solver_selection import Entry, settings_for
 
 
 def arena_of(tiles, settings, preprocessing=None, **more):

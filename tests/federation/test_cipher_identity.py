@@ -26,7 +26,7 @@ from interposed import (
 )
 from weft.data import SPLITS, Table, load, pool
 from weft.errors import ConfigError, WeftError
-from weft.federation import joint_prediction as joint
+from weft.federation import local_joint_prediction as joint
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.party import Party
 from weft.guards import OPEN, Terms
@@ -296,6 +296,6 @@ def test_the_certificate_on_digits_reaches_one_in_a_million_under_pads():
 
 
 def test_every_cipher_is_tested_here():
-    from weft.crypto.ciphers.cipher import CIPHERS as known
+    from weft.crypto.ciphers.party_cipher import CIPHERS as known
 
     assert set(known) == set(CIPHERS)

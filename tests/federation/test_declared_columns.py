@@ -21,12 +21,12 @@ from weft.data.columns.column_agreement import Levels, settled_together
 from weft.data.columns.column_rules import ColumnRule
 from weft.data.reading_options import ReadingOptions
 from weft.errors import ConfigError, DataError, ProtocolError, WeftError
-from weft.federation.columns.party import ColumnsParty
+from weft.federation.declared_columns.party import ColumnsParty
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.model import load_model
 from weft.federation.party import Party
 from weft.guards.terms import OPEN
-from weft.matching.category_level_lists import LevelList, lock_levels
+from weft.matching.encrypted_level_lists import LevelList, lock_levels
 from weft.protocol import fields_of
 from weft.protocol.message import message_of
 from weft.protocol.message_bytes import pack
@@ -145,7 +145,7 @@ def test_rare_levels_never_leave_their_party_and_count_as_other(tmp_path, monkey
         named.append(levels)
         return lock_levels(levels, key, nonce)
 
-    monkeypatch.setattr("weft.federation.columns.party.lock_levels", listening)
+    monkeypatch.setattr("weft.federation.declared_columns.party.lock_levels", listening)
     careful = federation(tiles(tmp_path), terms=msgspec.structs.replace(OPEN, min_batch=3))
     trained = careful.train(HOW)
     assert all("mauve" not in levels.names for levels in named)

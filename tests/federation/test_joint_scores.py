@@ -16,8 +16,8 @@ from covering import before_release, cover, every_value
 from weft.crypto.ciphers.block_format import read_block, words_of
 from weft.data import SPLITS, Split, Tile, pool
 from weft.errors import DataError
-from weft.federation.joint_prediction import predict_scores
 from weft.federation.local_federation import Federation, Preprocessing
+from weft.federation.local_joint_prediction import predict_scores
 from weft.federation.model import load_model
 
 

@@ -15,7 +15,7 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.preprocessing_settings import ONE_TABLE
 from weft.guards import Terms
 from weft.solvers.settings import MOST_PENALTY, Settings
-from weft.sums import feature_scaling
+from weft.sums import scaling_coordinator
 
 ROWS, COLUMNS, LAM, GAP = 180, 6, 1e-2, 1e-4
 #: Relative rounding of a cell, and the steepest slope of the logistic loss.
@@ -145,8 +145,8 @@ def test_parties_refuse_them_by_the_message_alone(with_outlier, kept, factor, mo
 def test_parties_refuse_factors_of_rows_that_single_precision_has_no_room_for(
     with_outlier, factor, monkeypatch
 ):
-    request = feature_scaling.ScaleRowsRequest
-    monkeypatch.setattr(feature_scaling, "ScaleRowsRequest", lambda **_: request(factor=factor))
+    request = scaling_coordinator.ScaleRowsRequest
+    monkeypatch.setattr(scaling_coordinator, "ScaleRowsRequest", lambda **_: request(factor=factor))
     for held in with_outlier:
         with pytest.raises(ProtocolError, match=NO_ROOM):
             trained(held, short="float32", unit_rows=True)
@@ -154,8 +154,8 @@ def test_parties_refuse_factors_of_rows_that_single_precision_has_no_room_for(
 
 @pytest.mark.parametrize("factor", [0.0, -1.0, np.inf, np.nan])
 def test_factors_of_rows_are_numbers_above_zero(table, factor, monkeypatch):
-    request = feature_scaling.ScaleRowsRequest
-    monkeypatch.setattr(feature_scaling, "ScaleRowsRequest", lambda **_: request(factor=factor))
+    request = scaling_coordinator.ScaleRowsRequest
+    monkeypatch.setattr(scaling_coordinator, "ScaleRowsRequest", lambda **_: request(factor=factor))
     with pytest.raises(ProtocolError, match="'factor' is"):
         trained(table, short="rounded", unit_rows=True)
 

@@ -14,7 +14,7 @@ from weft.errors import ProtocolError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
 from weft.solvers.algorithm_choice import ALGORITHMS
-from weft.solvers.fedavg import FedavgCoordinator
+from weft.solvers.fedavg_fedprox_hyfem import FedavgCoordinator
 from weft.solvers.rounds.coordinator import RoundCoordinator
 from weft.solvers.rounds.party import RoundParty
 from weft.solvers.settings import Settings

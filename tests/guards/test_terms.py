@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from masked_parties import masks_of
 from weft.crypto.keys import ephemeral_keys
-from weft.crypto.mask_neighbours import attendance
+from weft.crypto.scalar_mask_neighbours import attendance
 from weft.data import SPLITS
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation
 from weft.federation.party import Party
 from weft.guards import OPEN, Terms
 from weft.guards.terms import MODES
-from weft.matching.confirmed_facts import facts_of
+from weft.matching.party_guard_facts import facts_of
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.refusals import check_seat, check_settings
 from weft.protocol.message_bytes import Question

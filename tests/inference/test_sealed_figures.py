@@ -106,7 +106,8 @@ def test_sealed_figures_are_those_of_statsmodels(name: str, how: str) -> None:
         assert off.max() < 3e-5
     if name not in ("gaussian", "gamma"):
         # Proved, not found by luck.
-        # Where three hold a cell, more rounding is allowed for than there is: see `shared_cells`.
+        # Where three hold a cell, more rounding is allowed for than there is: see
+        # `cells_of_several_holders`.
         proved = 2e-2 if name != "credit" else 4e-3 if how == "overlapping" else 3e-3
         assert (found.summary.distance < proved * found.summary.errors).all()
 

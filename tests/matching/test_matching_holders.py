@@ -19,8 +19,8 @@ from weft.errors import ConfigError, DataError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards.terms import OPEN, Terms
 from weft.matching.messages import CONFLICT, HELLO, ConflictRequest, HelloRequest
+from weft.matching.oprf_announcement import Announcement
 from weft.matching.party import MatchingParty
-from weft.matching.party_announcement import Announcement
 from weft.matching.tokens import tokens_of
 from weft.solvers.settings import Settings
 

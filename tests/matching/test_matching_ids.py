@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from weft.data import Tile
 from weft.errors import DataError
-from weft.federation.joint_prediction import predict_scores
 from weft.federation.local_federation import Federation, Preprocessing
+from weft.federation.local_joint_prediction import predict_scores
 from weft.federation.model import Model
-from weft.matching import id_normalization
-from weft.matching.id_normalization import (
+from weft.matching import id_and_name_forms
+from weft.matching.id_and_name_forms import (
     bare_ids,
     loose_ids,
     normal_features,
@@ -245,7 +245,7 @@ def test_own_loose_forms_are_those_that_dropping_signs_and_zeros_changes():
 
 
 def test_of_many_ids_the_same_bare_forms_are_compared_wherever_they_are(monkeypatch):
-    monkeypatch.setattr(id_normalization, "MOST_BARE", 20)
+    monkeypatch.setattr(id_and_name_forms, "MOST_BARE", 20)
     # Every form three times, in two writings: more ids than are sorted at first.
     one = names(*(f"p-{n % 90:04d}" for n in range(270)))
     other = names(*(f"q{n}" for n in reversed(range(90))))

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from weft import Federation, Preprocessing, Settings, Tile
 from weft.errors import DataError, WeftError
-from weft.federation import label_vocabularies
-from weft.federation.label_vocabularies import all_coded, check_vocabularies, mapping_between
-from weft.matching import id_normalization, two_spellings
-from weft.matching.id_normalization import loose_features
+from weft.federation import label_wording_mismatches
+from weft.federation.label_wording_mismatches import all_coded, check_vocabularies, mapping_between
+from weft.matching import id_and_name_forms, two_spellings
+from weft.matching.id_and_name_forms import loose_features
 from weft.matching.messages import SIMILAR, SimilarRequest
 from weft.matching.two_spellings import SimilarNames, TwoWritings
 
@@ -137,7 +137,7 @@ def test_letters_of_its_own_before_other_samples_are_no_slip():
 
 def test_of_many_ids_some_are_compared_without_what_all_begin_with(monkeypatch):
     """The same ones at both parties, from which follows about how many would meet."""
-    monkeypatch.setattr(id_normalization, "MOST_BARE", 50)
+    monkeypatch.setattr(id_and_name_forms, "MOST_BARE", 50)
     monkeypatch.setattr(two_spellings, "MOST_BARE", 50)
     seen = []
     tiles = {"north": (tile(["x"], "n-", rows=400),), "south": (tile(["u"], "s-", rows=200),)}
@@ -217,7 +217,9 @@ def test_lists_that_are_compared_are_all_that_matter(lists):
 
 def test_thousands_of_lists_take_no_comparison_in_pairs(monkeypatch):
     compared = []
-    monkeypatch.setattr(label_vocabularies, "mapping_between", lambda *_, **__: compared.append(1))
+    monkeypatch.setattr(
+        label_wording_mismatches, "mapping_between", lambda *_, **__: compared.append(1)
+    )
     some = np.random.default_rng(0)
     lists = [np.sort(some.choice(10, size=5, replace=False)) for _ in range(3000)]
     check_vocabularies([*lists, np.array([0, 1]), np.array([1, 2])])

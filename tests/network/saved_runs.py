@@ -14,15 +14,15 @@ from unittest.mock import patch
 
 from toys import Crashed, Killed, MemoryTransport, Place
 
-from weft.crypto.ciphers.cipher import Cipher
+from weft.crypto.ciphers.party_cipher import Cipher
 from weft.crypto.keys import ephemeral_keys
 from weft.errors import PartyAway
 from weft.federation import coordinator as coordination
 from weft.federation.party import Party
 from weft.guards import OPEN
-from weft.network import coordinator_snapshots, liveness, run_snapshots, site_run
-from weft.network.envelope import Work, Worked, decode_envelope, decode_reply
+from weft.network import coordinator_snapshots, liveness, site_run, site_snapshots
 from weft.network.network_channel import NetworkChannel
+from weft.network.wire_format import Work, Worked, decode_envelope, decode_reply
 from weft.storage import journal as journal_module
 from weft.storage.journal import Journal
 
@@ -65,7 +65,7 @@ def often(envelopes=3):
     always = {"_SHARE": 1e9, "_FEW": 1, "_WORTH": 0.0}
     with (
         # Nor by the time that work took, which is another on every machine.
-        patch.multiple(run_snapshots, _ENVELOPES=envelopes, _SECONDS=1e12, **always),
+        patch.multiple(site_snapshots, _ENVELOPES=envelopes, _SECONDS=1e12, **always),
         patch.multiple(coordinator_snapshots, _EXCHANGES=envelopes, **always),
         patch.multiple(liveness, **soon),
         # Folders are copied here, which a site would find out.

@@ -34,7 +34,7 @@ from covering import cover
 from weft.crypto.keys import ephemeral_keys
 from weft.data.tile import Tile
 from weft.errors import WeftError
-from weft.federation.description import described_as
+from weft.federation.coordinator_study_description import described_as
 from weft.federation.local_federation import Federation
 from weft.federation.model import Model
 from weft.federation.preprocessing_settings import Preprocessing

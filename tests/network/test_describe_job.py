@@ -15,7 +15,7 @@ from member_sites import AGREES, MemberSites
 from weft.crypto.keys import ephemeral_keys
 from weft.data import Tile
 from weft.errors import WeftError
-from weft.federation.description import described_as
+from weft.federation.coordinator_study_description import described_as
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN
 from weft.network.describe_job import make_correlation_run, read_description

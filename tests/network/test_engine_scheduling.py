@@ -18,7 +18,7 @@ from nvflare.app_common.storages.filesystem_storage import FilesystemStorage
 from weft.errors import ConfigError
 from weft.network.engine.admin_session import info_of, places_of
 from weft.network.engine.coordinator_job import submitter_of
-from weft.network.engine.server_only_jobs import RunScheduler
+from weft.network.engine.run_scheduler import RunScheduler
 from weft.network.engine.write_job import ENDING, FORGETS, ending_file
 from weft.network.kits.open_kit import Kit
 from weft.network.run_progress import Report

@@ -19,7 +19,7 @@ from weft.crypto.sealed_letters import LetterError, read_letter
 from weft.errors import ProtocolError, WeftError
 from weft.federation.joint_coordinator import sum_scores
 from weft.federation.joint_party import JointParty
-from weft.federation.joint_prediction import predict_scores
+from weft.federation.local_joint_prediction import predict_scores
 from weft.federation.model import Model
 from weft.guards.terms import OPEN
 from weft.network.prediction_job import SealedScores, read_scores, sign_prediction
@@ -289,7 +289,7 @@ def test_sites_that_were_told_of_different_askers_show_nothing(
 
 def _renamed(packed):
     """A first letter in which another party asks."""
-    from weft.network.envelope import Hello, decode_envelope, encode
+    from weft.network.wire_format import Hello, decode_envelope, encode
     from weft.protocol import pack, unpack
 
     envelope = decode_envelope(packed)

@@ -14,7 +14,7 @@ from deployed import GAP, HERE, open_scene
 from halting import reached_by
 
 from weft.network.kits.engine_settings import COORDINATOR
-from weft_examples.local_cluster import LocalCluster
+from weft_examples.local_federation_processes import LocalCluster
 
 #: Who is killed when: the site as a whole, the process in which it works, the process of the run at
 #: the coordinator, and all of the coordinator.

@@ -14,7 +14,7 @@ from weft.config.read_config import read_config
 from weft.data import Tile
 from weft.federation.local_federation import Federation
 from weft.federation.model import load_model
-from weft_examples.local_cluster import free_port
+from weft_examples.local_federation_processes import free_port
 from weft_examples.process_group import ProcessGroup
 
 THREE, FOUR = ("north", "south", "west"), ("north", "south", "west", "east")

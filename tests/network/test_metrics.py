@@ -26,7 +26,9 @@ from weft.network.kits.open_kit import Kit
 from weft.network.metrics_text import Metric, single, write_metrics
 from weft.network.process_metrics_file import MetricsFile, machine_metrics
 from weft.network.process_pulse import SeenSite
-from weft.network.run_figures import (
+from weft.network.run_index import IndexedRun
+from weft.network.run_progress import Progress, Report
+from weft.network.run_progress_file import (
     GapCurve,
     GapPoint,
     RunFigures,
@@ -36,8 +38,6 @@ from weft.network.run_figures import (
     read_figures,
     write_figures,
 )
-from weft.network.run_index import IndexedRun
-from weft.network.run_progress import Progress, Report
 from weft.network.site_metrics import Traffic, run_metrics
 from weft.network.submitted_task import LinearTask
 from weft.privacy.ledger.ledger_file import read_books

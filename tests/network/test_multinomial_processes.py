@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 
 from weft.data import Tile
 from weft.federation.model import load_model
-from weft_examples.local_cluster import LocalCluster
+from weft_examples.local_federation_processes import LocalCluster
 
 PARTIES = ("north", "south", "west")
 LAM, COLUMNS = 0.02, 5

@@ -30,13 +30,13 @@ from weft.network.engine.admin_session import RunInfo
 from weft.network.engine.engine_internals import open_no_local_port
 from weft.network.join_settings import JoinSettings, exclusive_use, read_settings, write_settings
 from weft.network.kits.open_kit import Kit
+from weft.network.model_saving_party import ModelSavingParty
 from weft.network.open_site import open_site
 from weft.network.run_index import RunIndex
 from weft.network.run_progress import Report
 from weft.network.run_queue import QueueLimits, Submission
 from weft.network.serve_settings import read_serve_settings, write_serve_settings
-from weft.network.site_member import load_member
-from weft.network.site_models import ModelSavingParty
+from weft.network.site_tables_keys_policy import load_member
 from weft.network.status_text import report_text
 from weft.network.submitted_task import LinearTask
 from weft.privacy.ledger.run_booking import Ledger
@@ -46,7 +46,7 @@ from weft.storage.atomic_files import StorageError
 
 #: The module; its package has the command under that name.
 following = import_module("weft.cli.submit_and_follow")
-console = import_module("weft.cli.console")
+console = import_module("weft.cli.terminal_output")
 TABLE = "id,age,y\na,1,0\nb,2,1\nc,3,1\n"
 
 
@@ -604,7 +604,7 @@ def test_a_run_that_ends_uncertified_has_an_exit_code_of_its_own(
 
     monkeypatch.setattr(following, "followed_run", followed)
     monkeypatch.setattr(
-        "weft.network.submitter_results.write_out",
+        "weft.network.write_submitter_results.write_out",
         lambda *given, **more: ({**ENDED, "certificate": certificate}, []),
     )
     config = tmp_path / "study.toml"

@@ -29,14 +29,14 @@ from weft.errors import ConfigError, ProtocolError
 from weft.guards import OPEN, Terms
 from weft.network import liveness
 from weft.network.coordinator_run import coordinate_run
-from weft.network.envelope import Work
 from weft.network.installed_job_kinds import read_task
 from weft.network.presence_replay import Presence, ReplayedPresence
 from weft.network.run_progress import Progress
 from weft.network.run_results import RESULTS
 from weft.network.status_text import report_text
-from weft.network.submitter_results import write_out
 from weft.network.task_from_config import task_of
+from weft.network.wire_format import Work
+from weft.network.write_submitter_results import write_out
 from weft.privacy.agreement import Limits, SitePolicy
 from weft.protocol import Failure
 from weft_neural.config import read_neural_config
@@ -230,7 +230,7 @@ from weft.protocol import Failure
 from weft.network.run_progress import Progress
 from weft.network.coordinator_run import coordinate_run
 from weft.network.installed_job_kinds import read_task
-import weft_neural.submitter_results, weft_neural.coordinator
+import weft_neural.neural_run_results, weft_neural.coordinator
 
 class Nobody:
     parties = ("north", "south")

@@ -26,7 +26,7 @@ _MOST_OF_SITE = 65
 _COORDINATOR = """
 import nvflare
 import weft.cli.join, weft.network.engine.engine_internals
-import weft.network.engine.serve_and_join, weft.network.engine.server_only_jobs
+import weft.network.engine.serve_and_join, weft.network.engine.run_scheduler
 import nvflare.private.fed.app.server.server_train
 """
 #: ``weft join`` up to the moment when it is connected; its own process has read the table by then.

@@ -19,13 +19,13 @@ from test_metrics import read
 from weft import __version__
 from weft.network.engine import engine_internals, kit_health, serve_and_join
 from weft.network.engine.client_party import PartyComponent
-from weft.network.engine.process_heart import ProcessHeart
-from weft.network.engine.server_only_jobs import RunScheduler
+from weft.network.engine.process_status_thread import ProcessHeart
+from weft.network.engine.run_scheduler import RunScheduler
 from weft.network.kits.open_kit import Kit
 from weft.network.process_pulse import Pulse, SeenSite, living_pulse, read_pulse, write_pulse
 from weft.network.run_index import IndexedRun
-from weft.network.service_manager import ServiceManager
 from weft.network.site_metrics import Traffic
+from weft.network.systemd_notify import ServiceManager
 from weft.network.versions import VERSION_PROPERTY, told_version
 
 
@@ -64,7 +64,7 @@ def in_this_process(monkeypatch):
     monkeypatch.setattr(serve_and_join, "_run", run)
     # One beat a test, by hand, in the place of a thread.
     monkeypatch.setattr(serve_and_join.ProcessHeart, "_go_on", lambda heart: None)
-    monkeypatch.setattr("weft.network.engine.process_heart._METRICS", 0.0)
+    monkeypatch.setattr("weft.network.engine.process_status_thread._METRICS", 0.0)
     hearts = []
     begin = serve_and_join.ProcessHeart.start
 

@@ -43,13 +43,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from weft.cli import main
-from weft.federation.joint_prediction import predict_scores
+from weft.federation.local_joint_prediction import predict_scores
 from weft.federation.model import load_model
 from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.presence_replay import Presence
 from weft.protocol import unpack
-from weft_examples.local_cluster import SUBMITTER
-from weft_examples.open_sockets import look
+from weft_examples.local_federation_processes import SUBMITTER
+from weft_examples.process_sockets import look
 from weft_neural.trained_model import NeuralModel
 
 #: In the middle of training: before it come about forty exchanges, after it more than a hundred.
@@ -86,8 +86,8 @@ def test_every_fault_leaves_nothing_behind(tmp_path, capsys):
 
     Without processes, strangers are in ``test_secure_session.py``, sleep, damage and full disks in
     ``test_network_channel.py``, ``test_site.py`` and ``test_recovery.py``, a job process that dies
-    in ``test_run_supervisor.py``, refusals in ``test_site.py``, ``test_network_commands.py`` and
-    ``test_malformed.py``, networks in ``test_neural_deployed.py``.
+    in ``test_submitter_follows_run.py``, refusals in ``test_site.py``, ``test_malformed.py`` and
+    ``test_network_commands.py``, networks in ``test_neural_deployed.py``.
     """
     with open_scene(tmp_path / "scene") as scene:
         scene.start("west", "--keys", str(other_run_secret(scene)))

@@ -17,10 +17,10 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN
 from weft.network import coordinator_run, liveness, network_channel
 from weft.network.coordinator_run import coordinate_run
-from weft.network.envelope import Work, decode_envelope
 from weft.network.run_progress import Progress
 from weft.network.run_results import FILES, RESULTS
 from weft.network.submitted_task import LinearTask
+from weft.network.wire_format import Work, decode_envelope
 from weft.privacy.agreement import Card, write_roster
 from weft.privacy.agreement.roster_files import draft_roster
 from weft.protocol.channel import Recorded

@@ -18,7 +18,7 @@ from weft.errors import ProtocolError
 from weft.federation import coordinator as coordination
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.party import Party
-from weft.federation.release.model_slices import join_slices, open_slice
+from weft.federation.release.encrypted_model_slices import join_slices, open_slice
 from weft.guards import OPEN
 from weft.network import liveness
 from weft.network import network_channel as channel

@@ -26,9 +26,9 @@ from replayed import (
 
 from covering import some_of
 from weft.crypto.keys import ephemeral_keys
-from weft.crypto.opening_pads import OpeningPads
+from weft.crypto.pads.pads_all_parties_know import OpeningPads
 from weft.crypto.primitives.oprf import OprfKey
-from weft.crypto.replay_log import Forgotten, RandomnessLog
+from weft.crypto.randomness_log import Forgotten, RandomnessLog
 from weft.errors import ConfigError
 from weft.federation.local_federation import Preprocessing
 from weft.guards.sum_noise import SumNoise
@@ -152,7 +152,7 @@ def test_what_is_excepted_from_being_the_same_does_differ():
 
 def test_a_killed_party_multiplies_no_id_a_second_time(monkeypatch):
     """Parts of ids that were through a key when it was killed are read from its memory."""
-    monkeypatch.setattr("weft.matching.party_announcement.PART", 12)
+    monkeypatch.setattr("weft.matching.oprf_announcement.PART", 12)
     monkeypatch.setattr("weft.matching.oprf_party.LONG", 1)
     worked = Counter()
     for name in ("blind", "unblind", "verify"):
@@ -186,7 +186,7 @@ def test_a_killed_party_multiplies_no_id_a_second_time(monkeypatch):
 
 def test_memories_have_no_point_of_an_id_in_the_clear(monkeypatch):
     """Blinds are in the same memory, and without them points are the same in every run."""
-    monkeypatch.setattr("weft.matching.party_announcement.PART", 12)
+    monkeypatch.setattr("weft.matching.oprf_announcement.PART", 12)
     monkeypatch.setattr("weft.matching.oprf_party.LONG", 1)
     points = set()
 

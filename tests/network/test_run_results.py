@@ -16,10 +16,10 @@ from weft.network.presence_replay import Presence
 from weft.network.run_progress import Progress
 from weft.network.run_results import HISTORY, SUMMARY, write_run_results
 from weft.network.submitted_task import LinearTask
-from weft.network.submitter_results import write_out
 from weft.network.submitter_visible_figures import HISTORY as HISTORY_COLUMNS
 from weft.network.submitter_visible_figures import LINEAR, PATH, told_of
-from weft.report.history import history_frame
+from weft.network.write_submitter_results import write_out
+from weft.report.history_table import history_frame
 from weft.report.lambda_path import path_frame
 from weft.report.summary import summarise
 
@@ -155,7 +155,7 @@ def test_a_submitter_gets_no_column_that_is_not_listed(trained, tmp_path, monkey
 
 
 def test_a_submitter_of_networks_gets_no_figure_that_is_not_listed():
-    from weft_neural.submitter_results import TOLD
+    from weft_neural.neural_run_results import TOLD
 
     here = {
         "name": "n",

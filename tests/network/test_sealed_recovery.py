@@ -23,7 +23,7 @@ from weft.guards import OPEN
 from weft.network import liveness
 from weft.network import network_channel as channel
 from weft.privacy.agreement.consent import Consent
-from weft.solvers.sealed import asked_in_turn, messages
+from weft.solvers.sealed import coordinator_ask_add_deal, messages
 from weft.solvers.settings import Settings
 from weft_examples.repeated_run import Drawn, repeat_run
 
@@ -64,7 +64,7 @@ def _soon(monkeypatch):
     monkeypatch.setattr(channel, "_PAUSE", 0.01)
     monkeypatch.setattr("weft.federation.release.coordinator._PAUSE", 0.01)
     for name in ("_FIRST_PAUSE", "_LONGEST_PAUSE"):
-        monkeypatch.setattr(asked_in_turn, name, 0.01)
+        monkeypatch.setattr(coordinator_ask_add_deal, name, 0.01)
 
 
 def tiles():

@@ -18,7 +18,7 @@ from replayed import Troupe
 
 from covering import changing
 from weft.crypto import scalar_masks
-from weft.crypto.opening_pads import OpeningPads
+from weft.crypto.pads.pads_all_parties_know import OpeningPads
 from weft.data.tile import Tile
 from weft.errors import ProtocolError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing

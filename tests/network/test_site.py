@@ -14,7 +14,9 @@ from toys import Killed, Place, Toy, ToyRequest, flipped, toy
 from weft.errors import ConfigError, DataError
 from weft.network import clock
 from weft.network import site_run as siterun
-from weft.network.envelope import (
+from weft.network.party_interface import OpenedParty
+from weft.network.site_endpoint import Site
+from weft.network.wire_format import (
     End,
     Ended,
     Failed,
@@ -28,8 +30,6 @@ from weft.network.envelope import (
     decode_reply,
     encode,
 )
-from weft.network.run_party import OpenedParty
-from weft.network.site_endpoint import Site
 from weft.protocol import fields_of, pack, unpack
 from weft.storage.atomic_files import StorageError
 

@@ -18,13 +18,13 @@ from weft.crypto.keys import ephemeral_keys, load_all, new_keys
 from weft.data import Tile
 from weft.data.columns.column_rules import ColumnRule, encode_rules
 from weft.errors import ConfigError, ProtocolError, WeftError
-from weft.federation.check_messages import CHECK_FILES
 from weft.federation.preprocessing_settings import Preprocessing
+from weft.federation.study_check_messages import CHECK_FILES
 from weft.guards.terms import OPEN, Terms
-from weft.network.envelope import Work
-from weft.network.site_member import load_member
+from weft.network.site_tables_keys_policy import load_member
 from weft.network.submitted_task import CheckTask
 from weft.network.weft_check_job import read_check
+from weft.network.wire_format import Work
 from weft.privacy.agreement import Limits, SitePolicy
 from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import Nothing

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 
 import pytest
-from test_envelope import sealed
+from test_wire_format import sealed
 from toys import MemoryTransport, Place
 
 from weft import __version__
 from weft.errors import ProtocolError
 from weft.network import site_endpoint, site_run
-from weft.network.envelope import Hello, Ping, Pong, Welcome, Work, decode_reply, encode
 from weft.network.liveness import _why_not
 from weft.network.network_channel import NetworkChannel
 from weft.network.versions import OtherVersion, check_version
+from weft.network.wire_format import Hello, Ping, Pong, Welcome, Work, decode_reply, encode
 from weft.protocol import pack
 from weft.storage.journal import Journal
 

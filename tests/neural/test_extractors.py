@@ -18,8 +18,8 @@ from weft.errors import ConfigError
 from weft_neural.extractors import EXTRACTORS, feature_count, make_extractor, read_extractor_options
 
 torch = pytest.importorskip("torch")
-from weft_neural import network  # noqa: E402
-from weft_neural.network import Net  # noqa: E402
+from weft_neural import neural_network  # noqa: E402
+from weft_neural.neural_network import Net  # noqa: E402
 from weft_neural.settings import Block  # noqa: E402
 
 IMAGE = (3, 16, 16)
@@ -117,7 +117,7 @@ def test_first_weights_do_not_depend_on_a_network_that_is_made_at_the_same_time(
         finally:
             done.set()
 
-    monkeypatch.setattr(network, "make_extractor", interleaved)
+    monkeypatch.setattr(neural_network, "make_extractor", interleaved)
     found = made(1)
     other.join()
     assert all(torch.equal(value, alone[name]) for name, value in found.items())

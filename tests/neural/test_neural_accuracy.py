@@ -21,7 +21,7 @@ from weft_neural.local_federation import NeuralFederation
 from weft_neural.neuron_matching import Matching
 from weft_neural.party_samples import Holdings
 from weft_neural.sample_sources import BlockSource
-from weft_neural.server_accuracy import ServerJudge
+from weft_neural.server_model_accuracy import ServerJudge
 from weft_neural.settings import Block, NeuralSettings
 from weft_papers.hyfem.scenes import load_scene
 

@@ -13,8 +13,8 @@ import torch
 from small_networks import HELD, SEEN, WIDTHS, holdings, tiny, trained
 from torch.nn.functional import cross_entropy, linear, relu
 
-from weft_neural.local_network import Labelled, LocalNetwork
 from weft_neural.neuron_matching import Matching
+from weft_neural.party_neural_network import Labelled, LocalNetwork
 from weft_neural.sample_sources import BlockSource
 from weft_neural.settings import Block
 from weft_neural.training import Trainer

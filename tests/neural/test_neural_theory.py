@@ -16,9 +16,9 @@ from scipy.special import logsumexp, softmax
 from small_networks import CLASSES, HELD, WIDTHS, tiny, trained
 
 from covering import before_release
-from weft_neural import local_network as local
+from weft_neural import party_neural_network as local
 from weft_neural import server
-from weft_neural.network import Net
+from weft_neural.neural_network import Net
 from weft_neural.neuron_matching import Matching
 from weft_neural.party_samples import Holdings
 from weft_neural.sample_sources import BlockSource

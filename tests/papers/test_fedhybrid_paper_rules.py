@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from weft.losses import get_loss
-from weft_papers.fedhybrid.constant_steps import Grid, Rows
-from weft_papers.fedhybrid.paper_page import page
-from weft_papers.fedhybrid.paper_rules import KEY, read_runs
+from weft_papers.fedhybrid.constant_step_grid import Grid, Rows
+from weft_papers.fedhybrid.paper_rules_page import page
 from weft_papers.fedhybrid.paper_search import best_fedavg, best_fedhybrid, candidates
+from weft_papers.fedhybrid.run_by_paper_rules import KEY, read_runs
+from weft_papers.fedhybrid.runs_tracked_to_optimum import Workbench
 from weft_papers.fedhybrid.setups import tiny_setup
-from weft_papers.fedhybrid.workbench import Workbench
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "results" / "fedhybrid"
 STEPS = {"mu": 0.3, "gradient_a": 0.2, "gradient_b": 0.1, "newton_a": 0.9, "newton_b": 0.05}

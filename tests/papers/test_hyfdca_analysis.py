@@ -22,7 +22,7 @@ from weft_papers.hyfdca.analysis import (
     smoothed,
 )
 from weft_papers.hyfdca.cases import SCALES, TITLES, Case, Plan, Shares, Target
-from weft_papers.hyfdca.equal_time import ends_of, timed_end
+from weft_papers.hyfdca.equal_time_rules import ends_of, timed_end
 from weft_papers.hyfdca.evaluation_points import End, Points
 from weft_papers.hyfdca.measure_iteration_cost import Costs
 from weft_papers.hyfdca.paper import WALL_SECONDS, data_sets

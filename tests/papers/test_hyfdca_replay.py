@@ -5,9 +5,9 @@ import pytest
 
 from weft.data import load
 from weft.solvers.hyfdca.coordinator_state import Run
-from weft.solvers.hyfdca.curvature import find_omega
-from weft_evaluation.model_tracking import Follower
-from weft_papers.hyfdca import central_candidates, run_case
+from weft.solvers.hyfdca.data_norms import find_omega
+from weft_evaluation.weights_during_run import Follower
+from weft_papers.hyfdca import optima_of_other_readings, run_case
 from weft_papers.hyfdca import setting_data as context
 from weft_papers.hyfdca.cases import Case, Target
 from weft_papers.hyfdca.paper import BASELINES, Options, Setting
@@ -132,6 +132,6 @@ def test_an_interrupted_replay_goes_on_to_the_same_points(tmp_path, monkeypatch,
 
 def test_central_training_that_is_cut_short_ends_above_the_optimum():
     data = context.setting_data("covtype", Case("covtype", FEW, "hyfdca").setting)
-    optimum = central_candidates._solved(data, data.problem)
-    short, long = (central_candidates._ascended(data, steps) for steps in (400, 40_000))
+    optimum = optima_of_other_readings._solved(data, data.problem)
+    short, long = (optima_of_other_readings._ascended(data, steps) for steps in (400, 40_000))
     assert optimum["loss"] < long["loss"] < short["loss"]

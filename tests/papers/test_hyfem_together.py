@@ -10,21 +10,21 @@ torch = pytest.importorskip("torch")
 
 from weft_neural.baselines import train_alone  # noqa: E402
 from weft_neural.local_federation import NeuralFederation  # noqa: E402
-from weft_neural.network import Net  # noqa: E402
+from weft_neural.neural_network import Net  # noqa: E402
 from weft_neural.neuron_matching import match_classifiers  # noqa: E402
 from weft_neural.neuron_matching.settings import Matching  # noqa: E402
 from weft_neural.party_samples import Holdings  # noqa: E402
 from weft_neural.sample_sources import BlockSource  # noqa: E402
-from weft_neural.server_accuracy import ServerJudge  # noqa: E402
+from weft_neural.server_model_accuracy import ServerJudge  # noqa: E402
 from weft_neural.settings import Block, NeuralSettings  # noqa: E402
+from weft_papers.hyfem.together.image_blocks import Pictures  # noqa: E402
 from weft_papers.hyfem.together.matching import Matcher  # noqa: E402
 from weft_papers.hyfem.together.normalising import (  # noqa: E402
     batch_back,
     group_back,
     group_forward,
 )
-from weft_papers.hyfem.together.pictures import Pictures  # noqa: E402
-from weft_papers.hyfem.together.plain import PlainOperations  # noqa: E402
+from weft_papers.hyfem.together.pytorch_operations import PlainOperations  # noqa: E402
 from weft_papers.hyfem.together.report import page  # noqa: E402
 from weft_papers.hyfem.together.residual import Networks, outline  # noqa: E402
 from weft_papers.hyfem.together.rounds import Together  # noqa: E402
@@ -262,7 +262,7 @@ def both_normalised(plain, kernels, y, dout):
     [Shape(16, 16, 64, 64, 3, 1), Shape(8, 8, 128, 256, 3, 2), Shape(4, 4, 256, 512, 1, 2)],
 )
 def test_kernels_compute_what_pytorch_does(shape):
-    from weft_papers.hyfem.together.launching import KernelOperations
+    from weft_papers.hyfem.together.triton_operations import KernelOperations
 
     plain, kernels = PlainOperations(), KernelOperations()
     made = torch.Generator("cuda").manual_seed(0)

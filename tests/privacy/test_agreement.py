@@ -15,8 +15,8 @@ from weft.crypto.keys import PartyKeys
 from weft.crypto.party_key_pairs import Identity
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ConfigError, WeftError
-from weft.federation.joint_prediction import predict_scores
 from weft.federation.local_federation import Federation
+from weft.federation.local_joint_prediction import predict_scores
 from weft.guards.terms import OPEN, Terms
 from weft.privacy.agreement import (
     Card,

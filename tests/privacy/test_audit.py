@@ -13,8 +13,8 @@ from covering import cover, every_value, some_of
 from small_federations import rough_curvature
 from weft.crypto.ciphers.block_format import Carried, pack_block, read_block, tag_bytes
 from weft.crypto.ciphers.paillier_scheme import PaillierSecret
-from weft.federation.joint_prediction import predict_scores
 from weft.federation.local_federation import Federation, Preprocessing
+from weft.federation.local_joint_prediction import predict_scores
 from weft.privacy.audit.field_evidence import meaning_of
 from weft.privacy.audit.recording_audit import CHECKS, audit
 from weft.protocol import LocalChannel

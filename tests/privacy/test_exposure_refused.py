@@ -14,11 +14,11 @@ from weft.data import SPLITS, load
 from weft.errors import WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards.terms import OPEN, Terms
-from weft.network.envelope import End, Hello, decode_reply, encode
-from weft.network.run_party import OpenedParty
+from weft.network.party_interface import OpenedParty
 from weft.network.site_endpoint import Site
-from weft.network.site_member import SiteMember
+from weft.network.site_tables_keys_policy import SiteMember
 from weft.network.submitted_task import LinearTask
+from weft.network.wire_format import End, Hello, decode_reply, encode
 from weft.privacy.agreement import Card, Consent, SitePolicy
 from weft.privacy.agreement.roster_files import draft_roster
 from weft.privacy.ledger.run_booking import Ledger

@@ -11,8 +11,8 @@ from covering import before_release
 from weft.crypto.ciphers.block_format import read_block
 from weft.data import SPLITS, Tile, load
 from weft.errors import WeftError
-from weft.federation.joint_prediction import predict_scores
 from weft.federation.local_federation import Federation, Preprocessing
+from weft.federation.local_joint_prediction import predict_scores
 from weft.privacy.ledger import run_booking as accounts
 from weft.privacy.ledger.ledger_file import Book, read_books
 from weft.privacy.ledger.run_booking import Ledger

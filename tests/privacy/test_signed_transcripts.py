@@ -15,7 +15,7 @@ from weft.privacy.audit.recording_audit import audit
 from weft.privacy.audit.signature_audit import SignatureAudit
 from weft.protocol.message_bytes import pack
 from weft.protocol.recording_file import Entry, Head, entries_of
-from weft.protocol.transcript import Transcript, reply_hash, signed_bytes
+from weft.protocol.transcript_hash import Transcript, reply_hash, signed_bytes
 from weft.solvers.settings import Settings
 
 SETTINGS = Settings(lam=0.1, gap=0.1, solver="lbfgs", loss="logistic")

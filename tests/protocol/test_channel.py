@@ -20,10 +20,10 @@ from weft.protocol import (
     Request,
     size_of,
 )
-from weft.protocol import request_reply as phase_module
+from weft.protocol import phase_declaration as phase_module
 from weft.protocol.field_visibility import record
 from weft.protocol.message import Message, fields_of
-from weft.protocol.request_reply import Phase
+from weft.protocol.phase_declaration import Phase
 
 _ANY = record("anything")
 

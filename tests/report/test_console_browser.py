@@ -17,7 +17,7 @@ from weft.network.console.federation_view import ExposureRow, FederationView, Ru
 from weft.network.console.page_server import PageServer
 from weft.network.current_wait import Wait
 from weft.network.engine.kit_health import Symptom
-from weft.network.run_figures import GapPoint
+from weft.network.run_progress_file import GapPoint
 
 pytestmark = pytest.mark.skipif(
     MISSING, reason="chromium and chromedriver are not installed (Debian: chromium-driver)"

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 from weft.guards.score_buckets import FARTHEST, LEAVES, REACH, cut, line_of
 from weft.losses import get_loss
-from weft.privacy.ledger.earlier_scores import ScoreMemory
+from weft.privacy.ledger.earlier_score_buckets import ScoreMemory
 from weft.report.bucketed_scores import Buckets
 from weft.report.evaluation import evaluation_of, headline, shown
 from weft.solvers.evaluation_settings import EvaluationSettings

@@ -11,7 +11,7 @@ from weft import Federation, Preprocessing, Settings
 from weft.data import SPLITS, load
 from weft.errors import WeftError
 from weft.report.convergence_plot import plot_convergence
-from weft.report.history import certificates, history_frame
+from weft.report.history_table import certificates, history_frame
 from weft.report.results_folder import write_results
 from weft.report.summary import certificate_sentence, shortfall, summarise, to_markdown
 from weft.storage.atomic_folder import building

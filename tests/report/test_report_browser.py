@@ -12,7 +12,7 @@ from hostile_names import FEATURE, HOSTILE, federation
 
 from weft import Federation, Preprocessing, Settings
 from weft.cli import main
-from weft.report.history import certificates
+from weft.report.history_table import certificates
 from weft.report.holdings_groups import feature_sets
 from weft.report.page import write_page
 from weft.report.results_folder import write_results

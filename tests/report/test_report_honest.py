@@ -12,7 +12,7 @@ from hostile_names import federation
 
 from weft import Federation, Preprocessing, Settings
 from weft.report import holdings_groups as cohorts
-from weft.report.history import history_frame
+from weft.report.history_table import history_frame
 from weft.report.holdings_groups import cohorts_of
 from weft.report.page import html_file as writing
 from weft.report.page.accuracy import accuracy_section

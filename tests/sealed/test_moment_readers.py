@@ -13,7 +13,7 @@ from weft.federation.coordinator import coordinate
 from weft.federation.local_federation import Federation
 from weft.federation.party import Party
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.federation.release.model_slices import open_slice
+from weft.federation.release.encrypted_model_slices import open_slice
 from weft.guards import OPEN
 from weft.privacy.agreement.consent import Consent
 from weft.privacy.agreement.site_policy import SitePolicy

@@ -13,7 +13,7 @@ from weft.guards import OPEN
 from weft.solvers.algorithm_choice import in_sums, resolve, settled
 from weft.solvers.sealed import catalogue_entry, table_positions
 from weft.solvers.settings import Settings
-from weft_evaluation.solver_selection import settings_for
+from weft_evaluation.compared_algorithms import settings_for
 
 CONFIG = """
 [data]

@@ -12,12 +12,12 @@ from sklearn.linear_model import GammaRegressor
 from test_sealed_offsets import tiles_of
 
 from covering import every_value
-from weft.crypto.opening_pads import OpeningPads
+from weft.crypto.pads.pads_all_parties_know import OpeningPads
 from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards.terms import OPEN, Terms
 from weft.solvers.sealed import coordinator, party, party_curvatures
-from weft.solvers.sealed.gamma_responses import REACHES, common_factor, reach_of, told_of_reach
+from weft.solvers.sealed.gamma_as_poisson import REACHES, common_factor, reach_of, told_of_reach
 from weft.solvers.settings import Settings
 
 ROWS = 90

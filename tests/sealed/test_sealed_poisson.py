@@ -11,7 +11,7 @@ from sklearn.linear_model import PoissonRegressor
 from test_sealed_offsets import tiles_of
 
 from covering import every_value
-from weft.crypto.opening_pads import OpeningPads
+from weft.crypto.pads.pads_all_parties_know import OpeningPads
 from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.solvers.algorithm_choice import resolve

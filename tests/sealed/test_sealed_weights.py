@@ -12,13 +12,13 @@ from sklearn.linear_model import LogisticRegression
 from test_sealed_offsets import tiles_of
 
 from covering import cover, every_value
-from weft.crypto.opening_pads import OpeningPads
+from weft.crypto.pads.pads_all_parties_know import OpeningPads
 from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards.terms import OPEN, Terms
+from weft.solvers.sealed.coalition_knowledge import Told
 from weft.solvers.sealed.messages import WEIGH
 from weft.solvers.sealed.model_guard import refuse_uneven
-from weft.solvers.sealed.reader_groups import Told
 from weft.solvers.settings import Settings
 
 ROWS = 90

@@ -9,7 +9,7 @@ from scipy.special import xlogy
 from sealed_runs import ALL, CUTS, held, weights
 from test_sealed_offsets import tiles_of
 
-from weft.crypto.opening_pads import OpeningPads
+from weft.crypto.pads.pads_all_parties_know import OpeningPads
 from weft.errors import WeftError
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing

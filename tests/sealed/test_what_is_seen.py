@@ -9,7 +9,7 @@ import pytest
 from scipy.special import expit
 from sealed_runs import CUTS, cut, held, table, train, weights
 
-from weft.crypto.opening_pads import OpeningPads
+from weft.crypto.pads.pads_all_parties_know import OpeningPads
 from weft.crypto.primitives import seeded_words as seeds
 from weft.errors import ProtocolError
 from weft.privacy.ledger.run_exposure import exposure_of
@@ -18,7 +18,7 @@ from weft.protocol.field_visibility import Form
 from weft.protocol.message import flat
 from weft.solvers.sealed import dealer as dealing
 from weft.solvers.sealed import party as sealed_party
-from weft.solvers.sealed import phase_order, share_arithmetic
+from weft.solvers.sealed import party_answers_in_order, share_arithmetic
 from weft.solvers.sealed.messages import POINT, ScoresRequest
 from weft.solvers.sealed.party import SealedParty
 
@@ -55,7 +55,7 @@ def watched_run():
 
         patch.setattr(OpeningPads, "take_off", taking)
         patch.setattr(OpeningPads, "read", reading)
-        for module in (dealing, sealed_party, phase_order, share_arithmetic):
+        for module in (dealing, sealed_party, party_answers_in_order, share_arithmetic):
             patch.setattr(module, "seeded_words", drawing)
         for module in (dealing, share_arithmetic):
             patch.setattr(module, "SeededStream", Streaming)
@@ -198,9 +198,9 @@ def test_words_that_were_changed_on_the_way_are_refused(monkeypatch):
 
 
 def test_a_party_insists_on_noise_in_products(monkeypatch):
-    from weft.solvers.sealed import lbfgs_coefficients
+    from weft.solvers.sealed import coordinator_lbfgs
 
-    monkeypatch.setattr(lbfgs_coefficients, "largest_noise", lambda widths, columns: 20)
+    monkeypatch.setattr(coordinator_lbfgs, "largest_noise", lambda widths, columns: 20)
     block, labels = table()
     with pytest.raises(ProtocolError, match="less than products need"):
         train(cut(block, labels, CUTS["vertical"]))

@@ -18,7 +18,7 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.losses import LOSSES, get_loss
 from weft.solvers.admm import AdmmCoordinator, Graph, prox
 from weft.solvers.settings import Settings
-from weft.sums.local_table import DensePiece, LocalTable, SparsePiece
+from weft.sums.party_table_products import DensePiece, LocalTable, SparsePiece
 
 LAM = 0.02
 

@@ -9,8 +9,8 @@ from weft.data import pool
 from weft.errors import ConfigError
 from weft.losses import get_loss
 from weft_papers.data.synthetic import one_sided_logistic, party_sizes, scaled_squares
+from weft_papers.fedhybrid.runs_tracked_to_optimum import Workbench
 from weft_papers.fedhybrid.setups import fedhybrid_setup
-from weft_papers.fedhybrid.workbench import Workbench
 
 
 def labels_held(split):

@@ -15,7 +15,7 @@ from weft.solvers.fedhybrid import local_function as local
 from weft.solvers.fedhybrid.local_function import LocalFunction, sample_weight
 from weft.solvers.fedhybrid.step_sizes import Fixed, Pair, Safeguard
 from weft.solvers.fedhybrid.updates import State, newton_update, stand
-from weft.sums.local_table import DensePiece, LocalTable
+from weft.sums.party_table_products import DensePiece, LocalTable
 
 LAM = 0.02
 

@@ -16,7 +16,7 @@ from weft.federation.messages import START, StartRequest
 from weft.protocol import LocalChannel
 from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.base import Checkpointing
-from weft.solvers.hyfdca import curvature
+from weft.solvers.hyfdca import data_norms
 from weft.solvers.hyfdca.messages import WeightsReply, WeightsRequest
 from weft.solvers.settings import Settings
 from weft.sums.masked_maxima import units_above
@@ -117,7 +117,7 @@ def test_a_resumed_run_refuses_cells_or_scaling_that_changed(tmp_path: Path):
 
 @pytest.mark.parametrize("share", [*before_release(1 / 11, 1 / 37), 1 / 200])
 def test_an_omega_far_too_small_is_made_good_and_never_runs_away(monkeypatch, share):
-    monkeypatch.setattr(curvature, "MARGIN", share)
+    monkeypatch.setattr(data_norms, "MARGIN", share)
     split = SPLITS["grid"](small_digits(200), 3, 3)
     settings = Settings(lam=1e-2, gap=1e-2, iterations=4000, cipher="plain")
     trained = Federation(split.parties).train(settings)

@@ -11,7 +11,7 @@ import pytest
 from covering import before_release, cover, every_value
 from weft.data import SPLITS, Split, Table, load
 from weft.federation.local_federation import Federation, Preprocessing, Trained
-from weft.solvers.hyfdca import curvature
+from weft.solvers.hyfdca import data_norms
 from weft.solvers.settings import Settings
 
 SELDOM = 1_000_000
@@ -156,7 +156,7 @@ def test_too_few_power_iterations_are_made_good_by_doubling(
     certify_every: int,
 ) -> None:
     """Two rounds find 1/130 of ω and training diverges at first: D falls, so ω doubles."""
-    monkeypatch.setattr(curvature, "MOST_ROUNDS", rounds)
+    monkeypatch.setattr(data_norms, "MOST_ROUNDS", rounds)
     split = SPLITS["grid"](tables.digits(450), 3, 3)
     # Seldom certified, it diverges for long before anybody sees it.
     iterations = 1000 if rounds == 2 and certify_every == 50 else 400

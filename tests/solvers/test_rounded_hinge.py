@@ -15,11 +15,11 @@ from weft.federation.preprocessing_settings import ONE_TABLE
 from weft.guards import Terms
 from weft.losses import get_loss
 from weft.solvers.settings import Settings
-from weft.solvers.subspace.loss_table_limit import weighing
+from weft.solvers.subspace.levelled_moment_weights import spread_weights
 from weft.solvers.subspace.messages import SearchRequest
-from weft.solvers.subspace.moment_weights import spread_weights
-from weft.solvers.subspace.party_samples import SampleSide
+from weft.solvers.subspace.party_sample_answers import SampleSide
 from weft.solvers.subspace.span_newton_solver import SpanNewton
+from weft.solvers.subspace.table_fineness_limit import weighing
 
 HOW = Preprocessing(intercept=True)
 LAM = 1e-4
@@ -153,7 +153,7 @@ def test_widths_fall_no_further_than_rounding_can_cost():
 
 def few_directions(monkeypatch):
     """Moments of four vectors are enough, so that a small table has samples for them."""
-    for room in ("coordinator", "loss_table_limit"):
+    for room in ("coordinator", "table_fineness_limit"):
         monkeypatch.setattr(f"weft.solvers.subspace.{room}.LEAST_DIRECTIONS", 4)
     monkeypatch.setattr("weft.solvers.subspace.span_newton_solver._BETWEEN_DROPS", 1)
 

@@ -13,9 +13,9 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
 from weft.solvers.evaluation_settings import EvaluationSettings
 from weft.solvers.settings import Settings
-from weft.solvers.subspace.loss_table_limit import MOST_DIRECTIONS, most_directions, weighing
 from weft.solvers.subspace.messages import SearchRequest
 from weft.solvers.subspace.party_sample_values import Rows
+from weft.solvers.subspace.table_fineness_limit import MOST_DIRECTIONS, most_directions, weighing
 
 HOW = Preprocessing(intercept=True)
 LAM = 1e-4
@@ -105,9 +105,9 @@ def test_moments_are_no_more_than_samples_allow(samples, least, vectors):
 def test_a_party_refuses_moments_of_more_vectors(table, monkeypatch):
     """A coordinator that reckons with min_batch = 1 is refused by parties that do not."""
     monkeypatch.setattr(
-        "weft.solvers.subspace.exchange_state.most_directions", lambda samples, least: 64
+        "weft.solvers.subspace.coordinator_state.most_directions", lambda samples, least: 64
     )
-    monkeypatch.setattr("weft.solvers.subspace.party_samples.most_directions", lambda *_: 3)
+    monkeypatch.setattr("weft.solvers.subspace.party_sample_answers.most_directions", lambda *_: 3)
     with pytest.raises(ProtocolError, match="second moments of 5 vectors, which are too many"):
         trained(table, "span-newton", cipher="plain")
 

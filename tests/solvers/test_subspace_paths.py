@@ -15,7 +15,7 @@ from covering import before_release, cover
 from weft.data import SPLITS, Split, Table, load, pool
 from weft.federation.local_federation import Federation, Preprocessing, Trained
 from weft.federation.messages import ReleaseRequest
-from weft.federation.release.model_slices import join_slices
+from weft.federation.release.encrypted_model_slices import join_slices
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import ALWAYS, folds_of, large_folds_of
 

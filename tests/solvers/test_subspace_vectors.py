@@ -14,9 +14,9 @@ from scipy.optimize import minimize
 
 from covering import examples
 from weft.solvers.subspace.class_fold_problems import Problems
+from weft.solvers.subspace.coordinator_subspace import Subspace
 from weft.solvers.subspace.lower_bound import Bounding
 from weft.solvers.subspace.party_vectors import Vectors, add_scaled, inner
-from weft.solvers.subspace.subspace_algebra import Subspace
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
+from weft.privacy.ledger.ledger_contents import Pages
 from weft.privacy.ledger.ledger_file import Book
-from weft.privacy.ledger.ledger_pages import Pages
 from weft.storage.atomic_files import write_private
 from weft.storage.journal import Journal
 

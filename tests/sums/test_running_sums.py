@@ -18,13 +18,13 @@ from masked_parties import masks_of
 from sum_messages import SumsReply, new_request
 from weft.crypto import Adder, FixedPoint
 from weft.crypto.ciphers.block_format import pack_block, read_block, tag_bytes, words_of
-from weft.crypto.ciphers.cipher import Plain
 from weft.crypto.ciphers.cipher_arguments_and_results import WHAT, Incoming
 from weft.crypto.ciphers.pad import Pad
+from weft.crypto.ciphers.party_cipher import Plain
 from weft.crypto.fixed_point import LEAST_BITS
 from weft.crypto.keys import ephemeral_keys
-from weft.crypto.mask_neighbours import attendance
 from weft.crypto.party_run_keys import Keyring
+from weft.crypto.scalar_mask_neighbours import attendance
 from weft.data import Tile
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing

@@ -33,7 +33,7 @@ def algorithms(
     """
     from rich.console import Console
 
-    from weft.cli.console import say_json
+    from weft.cli.terminal_output import say_json
     from weft.report.algorithm_descriptions import describe, markdown_table
     from weft.solvers.algorithm_choice import ALGORITHMS, algorithm_of
 

@@ -59,7 +59,7 @@ def audit(
     of a run of weft train --resume, all before it was resumed. Runs over a network are recorded by
     their coordinator (weft serve --record), and whole also where it or a party was killed.
     """
-    from weft.cli.console import say_json
+    from weft.cli.terminal_output import say_json
     from weft.errors import ConfigError
     from weft.privacy.audit.recording_audit import audit as go_through
     from weft.protocol.recording_file import MESSAGES, Recording
@@ -101,7 +101,7 @@ def _identities(roster: Path | None, keys: Path | None) -> dict[str, PublicIdent
 def _show(found: Audit, party: str | None) -> None:
     from rich.console import Console
 
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
 
     head = found.head
     say(

@@ -70,8 +70,8 @@ def check(
             raise ConfigError("--ledger is for one process; over a network sites keep their own")
         check_over_network(config, network, resume, json=json)
         return
-    from weft.cli.console import say, say_json
     from weft.cli.data_problems import refuse_files
+    from weft.cli.terminal_output import say, say_json
     from weft.config.read_config import read_config
     from weft.crypto.keys import ephemeral_keys
     from weft.data.file_findings import FoundProblems

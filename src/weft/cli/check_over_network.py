@@ -37,7 +37,7 @@ def show_check(found: dict[str, Any], command: str, *, json: bool) -> None:
 
     ``command`` is what trains the study.
     """
-    from weft.cli.console import say, say_json
+    from weft.cli.terminal_output import say, say_json
     from weft.errors import ConfigError
     from weft.privacy.ledger.expected_exposure_text import item
 

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from weft.guards.min_batch_across_runs import Change
     from weft.matching.holding_map import HoldingMap
     from weft.privacy.agreement import Consent
-    from weft.privacy.ledger.earlier_numbers import NumberKind
+    from weft.privacy.ledger.earlier_models_and_moments import NumberKind
     from weft.privacy.ledger.expected_exposure import Outlook
     from weft.privacy.ledger.run_booking import Ledger
-    from weft.solvers.sealed.reader_groups import Told
+    from weft.solvers.sealed.coalition_knowledge import Told
     from weft.solvers.settings import Settings
 
 
@@ -185,7 +185,7 @@ def _refused_numbers(
 ) -> list[tuple[str, str]]:
     """Whether its ledger objects to so many numbers, after those of earlier runs."""
     from weft.errors import ConfigError
-    from weft.privacy.ledger.earlier_numbers import (
+    from weft.privacy.ledger.earlier_models_and_moments import (
         refuse_further_numbers,
         refuse_second_weighting,
     )

@@ -18,7 +18,7 @@ def refuse_files(problems: FoundProblems, where: str, *, json: bool = False) -> 
     where
         The config, or whatever file takes the lines that mend.
     """
-    from weft.cli.console import say, say_json
+    from weft.cli.terminal_output import say, say_json
     from weft.data.file_findings import FoundProblems, merged_settings
     from weft.errors import DataError
 

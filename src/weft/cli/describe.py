@@ -71,7 +71,7 @@ def describe(
     take part if their roster and policy have "describe" among kinds. Correlations are then a run of
     their own, after which every site that gets the model has correlations.csv beside it.
     """
-    from weft.cli.console import say, say_json
+    from weft.cli.terminal_output import say, say_json
     from weft.errors import ConfigError
     from weft.storage.atomic_folder import refuse_existing
 
@@ -180,7 +180,7 @@ def show_description(told: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
     from weft.privacy.ledger.expected_exposure_text import item
     from weft.report.description_text import level_rows, number_rows, outcome_rows, remarks
 

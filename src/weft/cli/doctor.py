@@ -32,7 +32,7 @@ def doctor(
     """
     import msgspec
 
-    from weft.cli.console import say, say_json
+    from weft.cli.terminal_output import say, say_json
     from weft.network.engine import require_engine
     from weft.network.kits.open_kit import Kit
 

@@ -29,7 +29,7 @@ def export(
     FILE.json is a model card: weights, loss, certificate and, from the summary.json beside the
     model, data, settings, terms, what was measured on samples left out, and who saw what.
     """
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
     from weft.errors import ConfigError
     from weft.federation.model import load_model
 

@@ -41,7 +41,7 @@ def join(
     Send it to whoever drafts the roster. Nothing in it is secret. Tell the fingerprint that is
     printed here to the other members by telephone or on paper: they will see it in the roster.
     """
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
     from weft.privacy.agreement import card_of, write_card
 
     own = card_of(keys, party)
@@ -138,7 +138,7 @@ def draft(
     """
     import msgspec
 
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
     from weft.privacy.agreement import write_roster
     from weft.privacy.agreement.roster_files import draft_roster
 
@@ -250,7 +250,7 @@ def _rows(given: list[str]) -> dict[str, int]:
 @federation.command(epilog="Example: weft federation show roster.json")
 def show(roster: _Roster, json: _Json = False) -> None:
     """Say in plain words what a roster says, and who has signed it."""
-    from weft.cli.console import say, say_json
+    from weft.cli.terminal_output import say, say_json
     from weft.privacy.agreement import read_roster
     from weft.privacy.agreement.signed_roster import charter_words
 
@@ -278,7 +278,7 @@ def sign(
     Refused where the roster lists other keys of the member than its own. Compare the members'
     fingerprints with what they told you by telephone or on paper before you sign.
     """
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
     from weft.crypto.keys.load_keys import read_identity
     from weft.privacy.agreement import read_roster, write_roster
     from weft.privacy.agreement.signed_roster import charter_words
@@ -325,7 +325,7 @@ def verify(
     A roster that was changed after a member signed has a wrong signature. With --keys the public
     keys that a folder has of members must be those of the roster.
     """
-    from weft.cli.console import say_json
+    from weft.cli.terminal_output import say_json
     from weft.privacy.agreement import read_roster
 
     found = read_roster(roster)
@@ -355,7 +355,7 @@ def revoke(
     under that roster is refused there. Nothing in it is secret, and nobody can make it in another's
     name. To go on, draft a roster with a higher serial and have all members sign it.
     """
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
     from weft.crypto.keys.load_keys import read_identity
     from weft.privacy.agreement import read_roster
     from weft.privacy.agreement.roster_files import write_revocation
@@ -389,7 +389,7 @@ def _show(roster: SignedRoster) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
 
     say(f"Federation '{roster.charter.federation}', roster {roster.fingerprint}")
     grid = Table(box=SIMPLE_HEAD)

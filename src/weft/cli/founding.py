@@ -117,7 +117,7 @@ def invite(
     """
     from datetime import UTC, datetime, timedelta
 
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
     from weft.network.founding.inviter import begin
     from weft.network.founding.letters import Invitation
     from weft.privacy.agreement.roster_files import Card
@@ -191,7 +191,7 @@ def accept(
 
 
 def _accept(path: Path, name: str, heard: list[str], *, yes: bool) -> None:
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
     from weft.network.founding.invited import accept as answer
     from weft.network.founding.invited import read_invitation
     from weft.network.founding.letters import compared
@@ -220,7 +220,7 @@ def _accept(path: Path, name: str, heard: list[str], *, yes: bool) -> None:
 
 
 def _sign(path: Path, folder: Path, heard: list[str], *, yes: bool) -> None:
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
     from weft.network.founding.invited import read_founding, sign
     from weft.network.founding.letters import compared
     from weft.privacy.agreement.signed_roster import charter_words
@@ -268,7 +268,7 @@ def collect(
 
 
 def _found(folder: Path, letters: list[Path], heard: list[str], *, yes: bool) -> None:
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
     from weft.network.founding.inviter import AUTHORITY, SUBMITTER, found, read_acceptances
     from weft.network.founding.letters import compared
 
@@ -289,7 +289,7 @@ def _found(folder: Path, letters: list[Path], heard: list[str], *, yes: bool) ->
 
 
 def _collect_signatures(folder: Path, letters: list[Path]) -> None:
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
     from weft.network.founding.inviter import add_signatures
     from weft.network.kits.open_kit import ROSTER
 

@@ -45,7 +45,7 @@ def init(
         _init_site(site, files, id, label, out or Path("policy.toml"))
         return
     out = out or Path("config.toml")
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
     from weft.config.draft_config import (
         columns_of,
         draft_config,
@@ -78,7 +78,7 @@ def _init_site(kit: Path, files: list[Path], id: str | None, label: str | None, 
     """``weft init --site``."""
     import shlex
 
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
     from weft.config.draft_config import columns_of, guess_id, guess_label
     from weft.config.draft_site_policy import draft_site_policy
     from weft.errors import ConfigError

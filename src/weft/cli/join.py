@@ -10,7 +10,7 @@ import typer
 from weft.cli.kit_options import KitFolder, LogOption, MetricsFile
 
 if TYPE_CHECKING:
-    from weft.network.engine.site_process import SiteProcess
+    from weft.network.engine.on_demand_site_process import SiteProcess
     from weft.network.join_settings import JoinSettings
     from weft.network.kits.open_kit import Kit
     from weft.network.site_endpoint import Site
@@ -98,7 +98,7 @@ def join(
     With --log json every event is one JSON object, with the run that it is about, and nothing in it
     about samples: such sentences are in KIT/weft/events.log only.
     """
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
     from weft.network.engine import check_engine
     from weft.network.kits.open_kit import KEYS, ROSTER, SITE_KIT, Kit
 
@@ -147,8 +147,8 @@ def join(
 
 def _opened(settings: JoinSettings, kit: Kit, *, json: bool) -> Site | SiteProcess:
     """The site, in a process of its own; where it cannot be opened, this one says why."""
-    from weft.cli.console import say
-    from weft.network.engine.site_process import open_apart
+    from weft.cli.terminal_output import say
+    from weft.network.engine.on_demand_site_process import open_apart
 
     apart = open_apart(settings, kit, say)
     if apart is not None:
@@ -177,7 +177,7 @@ def _full(name: str, option: str = "--data") -> str:
 
 def _drop(kit: Kit, run: str) -> None:
     """``weft join --forget``."""
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
     from weft.network.discard_run import leave_run
     from weft.network.join_settings import exclusive_use
     from weft.network.submitted_task import check_run
@@ -201,7 +201,7 @@ def _settled(kit: Kit, given: dict[str, Any], *, no_policy: bool = False) -> Joi
     """
     import msgspec
 
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
     from weft.errors import ConfigError
     from weft.network.join_settings import JoinSettings, read_settings
 

@@ -59,7 +59,7 @@ def new(
     Where every site made its own keys and all have signed a roster, its first member makes the run
     secret for all: weft keys new keys --renew-run --roster roster.json
     """
-    from weft.cli.console import say, say_json
+    from weft.cli.terminal_output import say, say_json
     from weft.crypto.keys import new_keys
     from weft.network.kits.open_kit import refuse_at_coordinator
 
@@ -127,7 +127,7 @@ def show(
     secret. Compare the fingerprints by telephone or on paper: whoever relays files could have
     exchanged the keys, but not those that you read out to each other.
     """
-    from weft.cli.console import say, say_json
+    from weft.cli.terminal_output import say, say_json
     from weft.crypto.keys import describe_keys
 
     public, files = describe_keys(folder)

@@ -41,7 +41,7 @@ def new(
     request ('weft federation request' makes one) keeps its key to itself; for any other a key is
     made here, and its kit is secret on its way.
     """
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
     from weft.network.kits.federation_plan import read_plan
     from weft.network.kits.provisioning import provision
     from weft.report.number_format import count
@@ -74,7 +74,7 @@ def add(
     Write them into FEDERATION.toml first. Also for a new kit in the place of one that expires: move
     the old one away.
     """
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
     from weft.network.kits.federation_plan import read_plan
     from weft.network.kits.provisioning import add_to
 
@@ -95,7 +95,7 @@ def request(
     The key never leaves: the kit that comes back is completed here, with 'weft federation
     install'.
     """
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
     from weft.network.kits.certificate_requests import make_request
     from weft.network.kits.certificates import fingerprint
 
@@ -135,7 +135,7 @@ def install(
     whoever relays the kit could have exchanged it. With --renew KIT, while nothing runs with it,
     certificate and key of a kit are replaced; its settings, ledger, models and runs stay.
     """
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
     from weft.errors import ConfigError
     from weft.network.kits.install_kit import install as complete
 
@@ -158,7 +158,7 @@ def kit(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
 ) -> None:
     """Say what a kit is: whose, of which federation, and until when."""
-    from weft.cli.console import say, say_json
+    from weft.cli.terminal_output import say, say_json
     from weft.network.kits.open_kit import Kit
 
     found = Kit.inspect(path)

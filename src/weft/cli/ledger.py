@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from weft.privacy.ledger.ledger_contents import Pages, Run
     from weft.privacy.ledger.ledger_file import Group
-    from weft.privacy.ledger.ledger_pages import Pages, Run
 
 #: Runs that are listed, the last ones.
 _MOST_RUNS = 20
@@ -36,7 +36,7 @@ def ledger(
     went out with a model, and which moments did. The last sets of them are
     remembered, so that a party can refuse a run that differs by a few samples from an earlier one.
     """
-    from weft.cli.console import say, say_json
+    from weft.cli.terminal_output import say, say_json
     from weft.errors import ConfigError
     from weft.privacy.ledger.ledger_file import read_books
 
@@ -110,11 +110,11 @@ def _show_runs(runs: list[Run]) -> None:
 
 
 def _show_groups(pages: Pages) -> None:
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
     from weft.guards.sum_noise import epsilon_of
     from weft.privacy.ledger.expected_exposure_text import item
     from weft.privacy.ledger.ledger_file import groups_of
-    from weft.privacy.ledger.names_and_counts import span
+    from weft.privacy.ledger.sentence_parts import span
 
     for group in groups_of(pages):
         say(*item(_sentence(group)))
@@ -144,7 +144,7 @@ def _show_groups(pages: Pages) -> None:
 
 
 def _sentence(group: Group) -> str:
-    from weft.privacy.ledger.names_and_counts import span
+    from weft.privacy.ledger.sentence_parts import span
 
     told = f"{group.samples} samples: got {span(group.received)} sums"
     if group.foreign[1]:

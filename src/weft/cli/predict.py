@@ -203,7 +203,7 @@ def _joint_scores(
     """Scores that the parties of a config find together."""
     from weft.config.read_config import read_config
     from weft.config.read_prediction_samples import insist_on_overlap, read_joint_samples
-    from weft.federation.joint_prediction import predict_scores
+    from weft.federation.local_joint_prediction import predict_scores
     from weft.federation.predictions import Predictions
     from weft.protocol.recording_file import Head
     from weft.report.recording_placement import recorded_to

@@ -35,7 +35,7 @@ def prune(
     """
     import time
 
-    from weft.cli.console import say, say_json
+    from weft.cli.terminal_output import say, say_json
     from weft.errors import ConfigError
     from weft.network.engine import require_engine
     from weft.network.kits.open_kit import Kit

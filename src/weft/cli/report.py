@@ -51,10 +51,10 @@ def report(
     side: what each exposed, proved, predicted and cost, which accuracies are within noise of each
     other, and which settings differ.
     """
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
     from weft.errors import ConfigError
     from weft.report.page import PAGE, write_page
-    from weft.report.page.runs_page import RUNS_PAGE, write_runs_page
+    from weft.report.page.runs_side_by_side import RUNS_PAGE, write_runs_page
     from weft.report.paper_figures import write_figures
 
     if runs is not None:

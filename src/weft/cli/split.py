@@ -53,7 +53,7 @@ def split(
     For trying things out: real parties have their files already. A sample's id stays the same in
     all files, so that matching can find it again.
     """
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
     from weft.config.write_split_federation import cut_table, write_federation
     from weft.storage.atomic_folder import building, refuse_existing
 

@@ -23,7 +23,7 @@ def status(kit: KitFolder, json: AsJson = False) -> None:
     part in; nothing is asked then.
     """
     from weft import __version__
-    from weft.cli.console import say, say_json
+    from weft.cli.terminal_output import say, say_json
     from weft.network.kits.open_kit import Kit
 
     kind = Kit.inspect(kit).kind
@@ -81,7 +81,7 @@ def _say_own(kit: Kit, json: bool) -> None:
     """The runs of a site, from its own records."""
     import msgspec
 
-    from weft.cli.console import say, say_json
+    from weft.cli.terminal_output import say, say_json
     from weft.network.run_index import RunIndex
 
     entries = RunIndex(kit.home).entries()
@@ -114,7 +114,7 @@ def stop(
     With --forget it is given up instead: its parties and the coordinator delete what they keep to
     go on with it, which holds secrets and ciphertext. Results that were brought back stay.
     """
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
     from weft.errors import ConfigError
 
     if forget:
@@ -154,7 +154,7 @@ def stop(
 
 def _forget(kit: Path, run: str | None) -> None:
     """``weft stop --forget``."""
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
     from weft.errors import ConfigError
     from weft.network.submitted_task import check_run
 

@@ -57,14 +57,14 @@ def submit(
     from weft.network.engine import require_engine
 
     require_engine()
-    from weft.cli.console import say, say_json
     from weft.cli.submit_and_follow import followed_run
+    from weft.cli.terminal_output import say, say_json
     from weft.config.read_config import read_any_config
     from weft.errors import ConfigError
     from weft.network.installed_job_kinds import kind_of_config
     from weft.network.kits.open_kit import Kit
-    from weft.network.submitter_results import write_out
     from weft.network.task_from_config import task_of
+    from weft.network.write_submitter_results import write_out
     from weft.storage.atomic_folder import refuse_existing
 
     opened = Kit.open(kit, "submitter")

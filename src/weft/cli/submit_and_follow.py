@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from weft.config.federation_config import FederationConfig
+    from weft.config.base_config import FederationConfig
     from weft.network.kits.open_kit import Kit
     from weft.network.run_progress import Report
     from weft.network.submitted_task import Task
@@ -51,10 +51,10 @@ def followed_run(
     import tempfile
     from contextlib import ExitStack
 
-    from weft.cli.console import RunLine
+    from weft.cli.terminal_output import RunLine
     from weft.errors import ConfigError, ProtocolError
     from weft.network.engine.admin_session import Session
-    from weft.network.engine.run_supervisor import Supervisor
+    from weft.network.engine.submitter_follows_run import Supervisor
     from weft.network.installed_job_kinds import job_kind_of
     from weft.network.submitted_task import check_run
     from weft.network.task_from_config import new_run

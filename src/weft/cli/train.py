@@ -107,7 +107,7 @@ def train(
     """
     from operator import attrgetter
 
-    from weft.cli.console import ProgressLine, say, say_json
+    from weft.cli.terminal_output import ProgressLine, say, say_json
     from weft.config.read_config import read_config
     from weft.privacy.ledger.expected_exposure_text import exposure_remarks
     from weft.protocol.recording_file import Head

@@ -14,16 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.config.schema import PartySection
-from weft.data.column_sizes import column_sizes
+from weft.data.column_magnitudes import column_sizes
 from weft.data.file_findings import Finding
 from weft.data.read_tiles import Examined
 from weft.data.tile import Tile
-from weft.federation.label_vocabularies import all_coded, mapping_between
+from weft.federation.label_wording_mismatches import all_coded, mapping_between
 from weft.federation.preprocessing_settings import Slip
 from weft.matching.agreed_classes import Classes
 from weft.matching.class_labels import common_classes
-from weft.matching.column_units import powers_apart
-from weft.matching.id_normalization import (
+from weft.matching.id_and_name_forms import (
     common_head,
     loose_features,
     loose_ids,
@@ -32,6 +31,7 @@ from weft.matching.id_normalization import (
     without_head,
 )
 from weft.matching.two_spellings import TOLERATED
+from weft.matching.unit_mismatches import powers_apart
 
 
 def find_mismatches(

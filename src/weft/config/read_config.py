@@ -10,9 +10,7 @@ from typing import Any, ClassVar, Protocol, get_args, runtime_checkable
 
 import msgspec
 
-from weft.config.check_data_sources import check_deployed, check_sources
-from weft.config.compare_overrides import check_told
-from weft.config.federation_config import (
+from weft.config.base_config import (
     FederationConfig,
     participation_in,
     read_content,
@@ -20,11 +18,13 @@ from weft.config.federation_config import (
     terms_of,
     tiles_of,
 )
+from weft.config.check_data_sources import check_deployed, check_sources
+from weft.config.compare_overrides import check_told
 from weft.config.mismatches_across_parties import find_mismatches
 from weft.config.schema import DataSection, LinearFile
 from weft.config.strict_reading import checked, naming
 from weft.config.write_split_federation import cut_table
-from weft.crypto.ciphers.cipher import check_cipher
+from weft.crypto.ciphers.party_cipher import check_cipher
 from weft.data.file_findings import Finding
 from weft.data.named_data_sets import load
 from weft.data.splits import Split

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from weft.lazy_names import found_on_first_use
 
 if TYPE_CHECKING:
-    from weft.crypto.ciphers.cipher import CIPHERS, Cipher
+    from weft.crypto.ciphers.party_cipher import CIPHERS, Cipher
     from weft.crypto.coordinator_adder import Adder
     from weft.crypto.fixed_point import FixedPoint
 
@@ -17,8 +17,8 @@ __getattr__ = found_on_first_use(
     __name__,
     {
         "Adder": "weft.crypto.coordinator_adder",
-        "CIPHERS": "weft.crypto.ciphers.cipher",
-        "Cipher": "weft.crypto.ciphers.cipher",
+        "CIPHERS": "weft.crypto.ciphers.party_cipher",
+        "Cipher": "weft.crypto.ciphers.party_cipher",
         "FixedPoint": "weft.crypto.fixed_point",
     },
 )

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from weft.array_types import Ints
 from weft.crypto.key_messages import signed_content
-from weft.crypto.mask_neighbours import Sharers
 from weft.crypto.party_key_pairs import PublicIdentity
+from weft.crypto.scalar_mask_neighbours import Sharers
 from weft.errors import ProtocolError
 from weft.protocol.message import malformed
 from weft.protocol.shared_fields import EXCHANGE, NONCE, PUBLIC, SIGNATURE, Company, Participants

@@ -17,10 +17,10 @@ from weft.array_types import Ints
 from weft.crypto.ciphers.block_format import DEALT_CIPHERS
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.key_messages import SeedBoxes, SeedPlan
-from weft.crypto.opening_pads import OpeningPads
 from weft.crypto.pads.pad_streams import Streams
-from weft.crypto.replay_log import RandomnessLog
-from weft.crypto.run_participants import Keys, Place, RunParticipants
+from weft.crypto.pads.pads_all_parties_know import OpeningPads
+from weft.crypto.party_key_agreement import Keys, Place, RunParticipants
+from weft.crypto.randomness_log import RandomnessLog
 from weft.crypto.secret_bytes import Secret
 from weft.crypto.seed_letters import (
     RUN_KEY,

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.crypto.mask_neighbours import Sharers
 from weft.crypto.pair_secrets import PairSecrets
 from weft.crypto.participant_list import ParticipantList
 from weft.crypto.primitives.seeded_words import Words, seeded_words
 from weft.crypto.primitives.wide_integers import unpacked, whole_numbers
+from weft.crypto.scalar_mask_neighbours import Sharers
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import OPEN, Terms

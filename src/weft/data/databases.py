@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from weft.data.cell_columns import column_of_cells
+from weft.data.cells_to_arrow import column_of_cells
 from weft.data.table_sources import HOW_TO_LOG_IN, Database, Source
 from weft.errors import DataError
 

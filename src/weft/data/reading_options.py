@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from weft.data.columns.column_rules import PLAIN, ColumnRule
-from weft.data.columns.column_transformation import FileReading
+from weft.data.columns.table_transformation import FileReading
 from weft.errors import ConfigError
 
 _Sign = Annotated[str, Meta(min_length=1, max_length=1)]

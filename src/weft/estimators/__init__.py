@@ -7,8 +7,8 @@
 from weft.estimators.base import Hybrid
 from weft.estimators.classifier import HybridClassifier
 from weft.estimators.glm import HybridGLM
+from weft.estimators.lazy_scikit_learn_bases import take_bases_if_loaded
 from weft.estimators.regressor import HybridRegressor
-from weft.estimators.scikit_learn_bases import take_bases_if_loaded
 
 __all__ = ["HybridClassifier", "HybridGLM", "HybridRegressor"]
 

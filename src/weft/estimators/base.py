@@ -16,8 +16,8 @@ from weft.config.strict_reading import checked
 from weft.data.splits import Split
 from weft.data.tile import Task, Tile
 from weft.errors import ConfigError, DataError
-from weft.estimators.one_table import WEIGHT, table_tile
-from weft.estimators.scikit_learn_bases import BasesToCome, take_bases
+from weft.estimators.lazy_scikit_learn_bases import BasesToCome, take_bases
+from weft.estimators.table_as_one_tile import WEIGHT, table_tile
 from weft.federation.preprocessing_settings import Preprocessing, TableSettings
 from weft.guards import OPEN, Terms
 from weft.inference.requirements import wanted_inference
@@ -177,7 +177,7 @@ class Hybrid(BasesToCome):
         self, tiles: Tiles, overlap: str, *, from_table: bool = False, weighted: bool = False
     ) -> None:
         from weft.federation.local_federation import Federation
-        from weft.report.history import history_frame
+        from weft.report.history_table import history_frame
 
         settings = self._settings(from_table=from_table)
         told = {name: getattr(self, name) for name in TableSettings.__struct_fields__}
@@ -384,7 +384,7 @@ class Hybrid(BasesToCome):
         return pd.Series(self.model_.outcome(scores), ids, name="prediction")
 
     def _joint_scores(self, tiles: Any) -> tuple[pd.Index[Any], NDArray[np.float64]]:
-        from weft.estimators.joint_predictions import joint_scores
+        from weft.estimators.samples_in_tiles import joint_scores
 
         self._insist_on_a_fit()
         held = tiles_of(tiles)
@@ -396,7 +396,7 @@ class Hybrid(BasesToCome):
         self, tiles: Tiles, sample_weight: Any
     ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64] | None]:
         """Labels in tiles, joint scores of their samples, and their weights, if there are any."""
-        from weft.estimators.joint_predictions import labels_of, weights_of
+        from weft.estimators.samples_in_tiles import labels_of, weights_of
 
         ids, scores = self._joint_scores(tiles)
         return labels_of(ids, tiles), scores, weights_of(ids, sample_weight)

@@ -12,7 +12,7 @@ from weft.array_types import Floats
 from weft.data.tile import Task
 from weft.estimators.base import Hybrid, tiles_of
 from weft.estimators.classifier import encoded_classes
-from weft.estimators.scikit_learn_bases import offered_if
+from weft.estimators.lazy_scikit_learn_bases import offered_if
 from weft.losses import Loss, get_family, get_loss
 
 if TYPE_CHECKING:

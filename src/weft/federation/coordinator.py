@@ -21,9 +21,9 @@ from weft.federation.messages import (
     StartRequest,
 )
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.federation.rare_samples import leave_out_rare, remarks
+from weft.federation.rare_samples_and_columns import leave_out_rare, remarks
 from weft.federation.release.coordinator import Outcome, release
-from weft.federation.told_columns import tell_columns
+from weft.federation.weight_and_offset_letters.coordinator import tell_columns
 from weft.guards.terms import Terms
 from weft.losses.multinomial import MOST_CLASSES
 from weft.matching.coordinator import meet
@@ -39,10 +39,10 @@ from weft.solvers.algorithm_choice import (
 from weft.solvers.base import Checkpointing, Record
 from weft.solvers.patient_channel import patient
 from weft.solvers.settings import Settings
-from weft.sums.feature_scaling import agree_on_scaling
 from weft.sums.masked_maxima import units_above
 from weft.sums.scalar_sums import add_scalars
 from weft.sums.scaling_and_certificate_messages import SIZE
+from weft.sums.scaling_coordinator import agree_on_scaling
 
 
 def announce_for(

@@ -18,8 +18,8 @@ from weft.crypto import Adder
 from weft.crypto.keys import PartyKeys, check_keys, ephemeral_keys
 from weft.crypto.party_key_pairs import Identity
 from weft.data.blank_cells import settle_missing
-from weft.data.columns.column_transformation import FileReading, Transformation
-from weft.data.site_column import site_feature
+from weft.data.columns.table_transformation import FileReading, Transformation
+from weft.data.site_intercept_column import site_feature
 from weft.data.tile import Tile
 from weft.errors import ConfigError
 from weft.federation.coordinator import announce_for, assemble, coordinate
@@ -28,11 +28,11 @@ from weft.federation.party import Party
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.release.coordinator import Outcome
 from weft.federation.release.fit_inference import Inference
-from weft.federation.release.reader import Released, open_release
+from weft.federation.release.open_release import Released, open_release
 from weft.federation.release.second_moments import SecondMoments
 from weft.guards import OPEN, Terms
 from weft.matching.holding_map import HoldingMap
-from weft.matching.id_normalization import normal_features
+from weft.matching.id_and_name_forms import normal_features
 from weft.privacy.agreement.consent import Consent
 from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import Channel, LocalChannel, Sink

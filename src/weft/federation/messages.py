@@ -20,7 +20,7 @@ from weft.protocol.field_visibility import (
     texts,
 )
 from weft.protocol.message import Message, Nothing, Part
-from weft.protocol.request_reply import Phase
+from weft.protocol.phase_declaration import Phase
 from weft.protocol.shared_fields import Boxes, Everyone, PadLinks, SumRequest
 from weft.sums.scaling_and_certificate_messages import DigitReply, DigitRequest
 
@@ -185,8 +185,8 @@ class ReleaseReply(Message):
         Whether another party got as many sums about one of them as it lacks columns of it; None:
         sums in the clear, which nobody counts.
     transcript, signature
-        The hash of all that it was asked and said before this (`weft.protocol.transcript`), and its
-        signature; None: it keeps none, in one process without a recording.
+        The hash of all that it was asked and said before this (`protocol/transcript_hash.py`), and
+        its signature; None: it keeps none, in one process without a recording.
     unheard
         Hashes of requests that it worked on and whose reply the coordinator says it never got, one
         after the other; they are in the hash too. None: there are none.
@@ -269,7 +269,7 @@ class SecondMomentShares(Part):
 class StatisticsShare(Part):
     """A party's sums for standard errors, under masks that cancel in the total of all parties.
 
-    Where a sum has three words: see `weft.federation.release.statistics_shares`.
+    Where a sum has three words: see `weft.federation.release.masked_standard_error_sums`.
 
     Attributes
     ----------

@@ -22,7 +22,7 @@ from weft.storage.atomic_files import StorageError, load_arrays, save_arrays
 
 if TYPE_CHECKING:
     # Loading a model and predicting for numbers need no table and no reader.
-    from weft.data.columns.column_transformation import Transformation
+    from weft.data.columns.table_transformation import Transformation
     from weft.data.tile import MissingPolicy
     from weft.matching.overlap_rule import Overlap
 
@@ -108,7 +108,7 @@ class Model:
 
     def columns(self) -> Transformation:
         """How declared columns become features."""
-        from weft.data.columns.column_transformation import Transformation
+        from weft.data.columns.table_transformation import Transformation
 
         if not self.transformation:
             return Transformation()

@@ -10,18 +10,17 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from weft.crypto.party_key_agreement import Keys
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.crypto.party_run_keys import Keyring
-from weft.crypto.replay_log import Memory, RandomnessLog
-from weft.crypto.run_participants import Keys
-from weft.data.columns.column_transformation import FileReading, Transformation
-from weft.data.sample_columns import label_companions, taken_off
-from weft.data.site_column import site_tile
+from weft.crypto.randomness_log import Memory, RandomnessLog
+from weft.data.columns.table_transformation import FileReading, Transformation
+from weft.data.site_intercept_column import site_tile
 from weft.data.tile import MissingPolicy, Tile
+from weft.data.weight_and_offset_columns import label_companions, taken_off
 from weft.errors import ConfigError, DataError, ProtocolError
 from weft.federation.announcements.party import AnnouncingParty
-from weft.federation.column_units_party import UnitsParty
-from weft.federation.columns.party import ColumnsParty, Settled
+from weft.federation.declared_columns.party import ColumnsParty, Settled
 from weft.federation.insisted_terms import InsistedTerms
 from weft.federation.messages import (
     RELEASE,
@@ -33,8 +32,8 @@ from weft.federation.messages import (
     StartRequest,
 )
 from weft.federation.model import Model
+from weft.federation.party_accepts_view import PartyHoldings
 from weft.federation.party_checkpoints import PartyCheckpoints
-from weft.federation.party_holdings import PartyHoldings
 from weft.federation.party_ledger import PartyLedger
 from weft.federation.party_snapshots import PartySnapshots
 from weft.federation.party_training import PartyTraining
@@ -44,24 +43,25 @@ from weft.federation.release.fit_inference import Inference
 from weft.federation.release.party import ReleaseParty
 from weft.federation.release.second_moments import SecondMoments
 from weft.federation.resume_fingerprint import insist_on_origin
-from weft.federation.told_columns_party import ToldColumns
 from weft.federation.training_data import TrainingData
+from weft.federation.unit_mismatches_party import UnitsParty
+from weft.federation.weight_and_offset_letters.party import ToldColumns
 from weft.guards import Terms
 from weft.inference.coefficient_summary import Summary
 from weft.matching.party import MatchingParty
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.consent import Consent
-from weft.privacy.ledger.ledger_pages import Kind
+from weft.privacy.ledger.ledger_contents import Kind
 from weft.privacy.ledger.run_booking import Ledger
 from weft.privacy.ledger.run_exposure import exposure_of
 from weft.protocol import Answer, Message, Nothing, Phase, answer, answers, fields_of, pack
 from weft.protocol.metering import EncryptionCost
-from weft.protocol.transcript import Transcript
+from weft.protocol.transcript_hash import Transcript
 from weft.solvers.base import PartyHalf
 from weft.solvers.subspace.messages import EVALUATE
+from weft.sums.exposed_sums_counter import SumCounter
 from weft.sums.party_contribution import mend
 from weft.sums.scaling_and_certificate_messages import MEND
-from weft.sums.sum_counter import SumCounter
 
 
 class Party:

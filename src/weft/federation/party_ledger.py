@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
-from weft.crypto.replay_log import RandomnessLog
+from weft.crypto.randomness_log import RandomnessLog
 from weft.data.columns.column_agreement import rules_of
 from weft.data.columns.column_rules import PLAIN
-from weft.data.columns.column_transformation import Transformation
+from weft.data.columns.table_transformation import Transformation
 from weft.data.tile import Tile
 from weft.errors import ConfigError
 from weft.federation.preprocessing_settings import SampleColumns
@@ -21,12 +21,12 @@ from weft.guards.score_buckets import EarlierCounts
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.consent import Consent
 from weft.privacy.ledger.earlier_folds import FoldCut
-from weft.privacy.ledger.earlier_numbers import NumberKind
+from weft.privacy.ledger.earlier_models_and_moments import NumberKind
 from weft.privacy.ledger.earlier_samples import Attendance, attendance
-from weft.privacy.ledger.ledger_pages import Kind
+from weft.privacy.ledger.ledger_contents import Kind
 from weft.privacy.ledger.run_booking import Ledger
-from weft.solvers.sealed.reader_groups import Told
-from weft.sums.sum_counter import SumCounter
+from weft.solvers.sealed.coalition_knowledge import Told
+from weft.sums.exposed_sums_counter import SumCounter
 
 #: Stands among rules of columns for how the cells of all are kept.
 _STORAGE = "(storage)"

@@ -13,20 +13,20 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
 from weft.crypto.party_run_keys import Keyring
-from weft.crypto.replay_log import RandomnessLog
+from weft.crypto.randomness_log import RandomnessLog
 from weft.data.tile import Tile
 from weft.errors import ProtocolError
-from weft.federation.evaluation_groups import evaluation_groups
+from weft.federation.evaluation_groups_by_column import evaluation_groups
 from weft.federation.insisted_terms import InsistedTerms
 from weft.federation.messages import ModelSlice, ReleaseRequest, StartRequest
 from weft.federation.model import Model
+from weft.federation.party_accepts_view import PartyHoldings
 from weft.federation.party_checkpoints import PartyCheckpoints
-from weft.federation.party_holdings import PartyHoldings
 from weft.federation.party_ledger import PartyLedger
 from weft.federation.release.noised_weights import NoiseSize, NoisyRelease
 from weft.federation.release.standard_errors_party import StatisticsGuard, StatisticsParty
-from weft.federation.told_columns_party import ToldColumns
 from weft.federation.training_data import TrainingData
+from weft.federation.weight_and_offset_letters.party import ToldColumns
 from weft.guards.model_noise import row_bound
 from weft.guards.score_buckets import EarlierCounts
 from weft.matching.party import MatchingParty

@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.crypto.keys import PartyKeys
 from weft.data.tile import Tile
-from weft.federation.correlation_run import correlation_run
+from weft.federation.correlation_run_settings import correlation_run
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.release.correlation_table import CorrelationTable

@@ -27,17 +27,17 @@ from weft.federation.messages import (
     WeightShares,
 )
 from weft.federation.model import Model
-from weft.federation.training_labels import TrainingLabels
+from weft.federation.party_labels_and_folds import TrainingLabels
 from weft.guards.rare_columns import rare_columns, without_columns
-from weft.matching.id_normalization import normal_features
+from weft.matching.id_and_name_forms import normal_features
 from weft.matching.party_view import PartyView
 from weft.protocol import Answer, Nothing, answer, answers
 from weft.protocol.message import malformed
 from weft.protocol.message_bytes import question_digest
 from weft.solvers.base import ModelShare, MomentShare, MomentShares
 from weft.solvers.settings import MOST_PENALTY
-from weft.sums.local_table import Block, LocalTable, build_table, rows_times
 from weft.sums.masked_maxima import LargestParty
+from weft.sums.party_table_products import Block, LocalTable, build_table, rows_times
 from weft.sums.scaling_and_certificate_messages import (
     COLUMN_SPREAD,
     COLUMN_SUMS,

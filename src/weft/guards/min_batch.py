@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
+from weft.guards.count_equal_values import number_pairs
 from weft.guards.min_batch_kernels import (
     SIZES,
     Digests,
@@ -35,7 +36,6 @@ from weft.guards.min_batch_kernels import (
     too_close,
     write,
 )
-from weft.guards.sample_kinds import number_pairs
 
 _T = TypeVar("_T", bound=np.generic)
 

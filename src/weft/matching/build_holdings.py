@@ -13,7 +13,7 @@ from weft.errors import DataError
 from weft.guards.terms import OPEN, Terms
 from weft.matching.cohorts import Axis, build_axis, ranges
 from weft.matching.holding_map import HoldingMap
-from weft.matching.id_normalization import count_mismatches
+from weft.matching.id_and_name_forms import count_mismatches
 from weft.matching.overlap_rule import Overlap
 from weft.matching.two_spellings import (
     PrefixedIds,

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from weft.array_types import Ints
 from weft.crypto.key_messages import AxisSeeds, SeedBoxes, SeedPlan
-from weft.crypto.pads.pads_under_totals import Holders
+from weft.crypto.pads.public_record_of_pads import Holders
 from weft.errors import ProtocolError
-from weft.matching.cohort_sheets import TAG
+from weft.matching.cohort_holder_lists import TAG
 from weft.matching.cohorts import Axis
 from weft.matching.holding_map import HoldingMap
 from weft.matching.messages import KeysRequest, ViewReply

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft.crypto.primitives.wide_integers import carried, number_bytes, packed, unpacked
-from weft.matching.confirmed_facts import LyingView
+from weft.matching.party_guard_facts import LyingView
 from weft.protocol.message import SCALAR_BYTES, malformed
 
 if TYPE_CHECKING:

@@ -15,10 +15,9 @@ from weft.guards.terms import OPEN, Matching, Terms
 from weft.matching.agreed_classes import AgreedClasses
 from weft.matching.build_holdings import Holding, LabelConflict, build_holdings
 from weft.matching.cohort_seed_delivery import add_tags, deliver, plan_seeds
-from weft.matching.column_units import OtherUnits, check_units
 from weft.matching.confirmed_count import add_told
 from weft.matching.holding_map import HoldingMap
-from weft.matching.id_normalization import MOST_BARE
+from weft.matching.id_and_name_forms import MOST_BARE
 from weft.matching.messages import (
     CONFLICT,
     KEYS,
@@ -38,6 +37,7 @@ from weft.matching.messages import (
 from weft.matching.oprf_relay import tokens_through_holders
 from weft.matching.overlap_rule import Overlap
 from weft.matching.two_spellings import SimilarNames
+from weft.matching.unit_mismatches import OtherUnits, check_units
 from weft.protocol import Channel
 from weft.protocol.shared_fields import Everyone
 from weft.small_arrays import cut

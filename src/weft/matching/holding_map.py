@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from weft.array_types import Ints
 from weft.guards.terms import OPEN, Terms
-from weft.matching.cohort_sheets import HolderLists, RowSheets
+from weft.matching.cohort_holder_lists import HolderLists, RowSheets
 from weft.matching.cohorts import Axis, ranges
-from weft.matching.id_normalization import Mismatches
+from weft.matching.id_and_name_forms import Mismatches
 from weft.matching.overlap_rule import Overlap
 from weft.matching.party_view import TileCohorts, ToldView
 from weft.matching.sum_exposure import crossed_rows, exposed_rows, foreign_columns, held_cells

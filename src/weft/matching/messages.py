@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from weft.array_types import Ints
 from weft.crypto.key_messages import SeedBoxes, SeedPlan
 from weft.matching.agreed_classes import AgreedClasses
-from weft.matching.column_units import UnitTokens
 from weft.matching.party_view import ToldView
+from weft.matching.unit_mismatches import UnitTokens
 from weft.protocol.field_visibility import keys, numbers, record, sealed, texts, tokens
 from weft.protocol.message import Message, Nothing
-from weft.protocol.request_reply import Phase
+from weft.protocol.phase_declaration import Phase
 from weft.protocol.shared_fields import Boxes, Everyone
 
 Tokens = NDArray[np.uint64]

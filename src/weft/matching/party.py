@@ -11,17 +11,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats, Ints, Slots
+from weft.crypto.party_key_agreement import Keys, Place
 from weft.crypto.party_run_keys import Keyring
 from weft.crypto.primitives.wide_integers import number_bytes
-from weft.crypto.replay_log import RandomnessLog
-from weft.crypto.run_participants import Keys, Place
+from weft.crypto.randomness_log import RandomnessLog
 from weft.errors import DataError, ProtocolError
 from weft.guards.terms import Matching
 from weft.matching.agreed_classes import AgreedClasses
-from weft.matching.confirm_cohort_sheets import Confirmation, confirm
+from weft.matching.confirm_holder_lists import Confirmation, confirm
 from weft.matching.confirmed_count import CountCheck
-from weft.matching.confirmed_facts import LyingView, by_slot, check_gifts, check_labelled
-from weft.matching.id_normalization import (
+from weft.matching.id_and_name_forms import (
     bare_ids,
     check_apart,
     check_lengths,
@@ -52,6 +51,7 @@ from weft.matching.messages import (
     ViewReply,
     ViewRequest,
 )
+from weft.matching.party_guard_facts import LyingView, by_slot, check_gifts, check_labelled
 from weft.matching.party_slot_order import take_places
 from weft.matching.party_view import PartyView
 from weft.matching.tile_tokens import TileTokens, token_contents

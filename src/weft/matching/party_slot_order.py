@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Ints, Slots
 from weft.errors import ProtocolError
-from weft.matching.confirmed_facts import facts_of
+from weft.matching.party_guard_facts import facts_of
 from weft.matching.party_view import PartyView, TileCohorts, ToldView
 
 Names = NDArray[np.object_]

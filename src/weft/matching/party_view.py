@@ -11,7 +11,7 @@ from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Ints
-from weft.matching.cohort_sheets import HolderLists, RowSheets
+from weft.matching.cohort_holder_lists import HolderLists, RowSheets
 from weft.protocol.field_visibility import Meaning, record, texts
 from weft.protocol.message import Part, malformed
 from weft.small_arrays import cut

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Ints
 from weft.errors import DataError
-from weft.matching.id_normalization import MOST_BARE, Mismatches, Tokens
+from weft.matching.id_and_name_forms import MOST_BARE, Mismatches, Tokens
 
 #: Share of the smaller party's ids that may agree in their loose form only.
 TOLERATED = 0.01

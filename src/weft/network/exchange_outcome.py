@@ -9,10 +9,10 @@ import msgspec
 
 from weft.errors import ProtocolError
 from weft.network import clock
-from weft.network.envelope import Damaged, Failed, Garbled, Reply, Worked, decode_reply
 from weft.network.hide_paths import without_paths
 from weft.network.presence_replay import Moment
 from weft.network.transport_interface import Transport
+from weft.network.wire_format import Damaged, Failed, Garbled, Reply, Worked, decode_reply
 from weft.prepared_types import prepared
 from weft.protocol import Failure, Message, Phase, Request, fields_of, pack, unpack
 
@@ -25,7 +25,7 @@ class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True)
 
 
 class Answered(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
-    """A party's replies, as in :class:`weft.network.envelope.Worked`."""
+    """A party's replies, as in :class:`weft.network.wire_format.Worked`."""
 
     replies: list[bytes]
     seconds: list[float]

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     # The coordinator must load neither tables nor secrets.
     from rich.table import Table
 
-    from weft.config.federation_config import FederationConfig
+    from weft.config.base_config import FederationConfig
     from weft.crypto.party_key_pairs import PublicIdentity
-    from weft.crypto.replay_log import Memory
-    from weft.network.site_member import SiteMember
-    from weft.network.site_models import SavingParty
+    from weft.crypto.randomness_log import Memory
+    from weft.network.model_saving_party import SavingParty
+    from weft.network.site_tables_keys_policy import SiteMember
     from weft.privacy.agreement import Consent
 
 OnIteration = Callable[[IterationRecord], None]

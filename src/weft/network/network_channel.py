@@ -10,7 +10,6 @@ from weft import __version__
 from weft.errors import ProtocolError
 from weft.network import clock
 from weft.network.current_wait import CLOSING, GREETING, Waits
-from weft.network.envelope import End, Ended, Failed, Hello, Welcome, Work, checksum, encode
 from weft.network.exchange_outcome import (
     Answered,
     ExchangeOutcome,
@@ -25,9 +24,10 @@ from weft.network.exchange_outcome import (
     write_record,
 )
 from weft.network.presence_replay import Absence, Missed
-from weft.network.resting_channel import RestingChannel
+from weft.network.resumable_channel import RestingChannel
 from weft.network.transport_interface import Transport
 from weft.network.versions import OtherVersion, check_version
+from weft.network.wire_format import End, Ended, Failed, Hello, Welcome, Work, checksum, encode
 from weft.protocol import (
     Failure,
     Fields,

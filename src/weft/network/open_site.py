@@ -10,10 +10,10 @@ from weft.data.reading_options import AS_FOUND
 from weft.data.table_sources import source_of
 from weft.network.join_settings import JoinSettings, roster_pins
 from weft.network.kits.open_kit import Kit
-from weft.network.run_party import OpenedParty, PartyRequest
+from weft.network.model_saving_party import ModelSavingParty
+from weft.network.party_interface import OpenedParty, PartyRequest
 from weft.network.site_endpoint import Site
-from weft.network.site_member import load_member
-from weft.network.site_models import ModelSavingParty
+from weft.network.site_tables_keys_policy import load_member
 from weft.privacy.agreement import SitePolicy
 from weft.privacy.ledger.run_booking import Ledger
 

@@ -19,11 +19,11 @@ from weft.protocol import Channel
 if TYPE_CHECKING:
     from weft.config.read_config import Config
     from weft.crypto.party_key_pairs import Identity, PublicIdentity
-    from weft.crypto.replay_log import Memory
+    from weft.crypto.randomness_log import Memory
     from weft.federation.joint_party import JointParty
     from weft.federation.model import Model
     from weft.federation.predictions import Predictions
-    from weft.network.site_member import SiteMember
+    from weft.network.site_tables_keys_policy import SiteMember
     from weft.privacy.agreement import Consent
 
 _SCORES = "sealed_scores.msgpack"
@@ -161,7 +161,7 @@ def _signed_content(task: PredictTask, run: str) -> bytes:
 
 def read_scores(returned: Path, asker: Identity, model: Model) -> Predictions:
     """What came back, for whoever has the keys of the party that asked."""
-    from weft.federation.sealed_scores import open_scores
+    from weft.federation.scores_encrypted_to_asker import open_scores
 
     with undamaged():
         sealed = msgspec.msgpack.decode(

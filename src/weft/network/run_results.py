@@ -21,7 +21,7 @@ from weft.network.submitted_task import LinearTask
 from weft.network.submitter_visible_figures import HISTORY as HISTORY_COLUMNS
 from weft.network.submitter_visible_figures import LINEAR, PATH, listed, roughened, told_of
 from weft.prepared_types import prepared
-from weft.report.history import history_frame
+from weft.report.history_table import history_frame
 from weft.report.lambda_path import has_path, path_frame
 from weft.report.summary import summarise
 

@@ -10,7 +10,12 @@ from typing import Literal
 
 from weft.errors import ConfigError, DataError, ProtocolError, WeftError
 from weft.network import clock
-from weft.network.envelope import (
+from weft.network.hide_paths import without_paths
+from weft.network.party_interface import OpenParty
+from weft.network.run_index import IndexedRun, RunIndex
+from weft.network.site_run import RETURNING, SiteRun
+from weft.network.versions import OtherVersion, check_version
+from weft.network.wire_format import (
     Damaged,
     End,
     Ended,
@@ -25,11 +30,6 @@ from weft.network.envelope import (
     decode_envelope,
     encode,
 )
-from weft.network.hide_paths import without_paths
-from weft.network.run_index import IndexedRun, RunIndex
-from weft.network.run_party import OpenParty
-from weft.network.site_run import RETURNING, SiteRun
-from weft.network.versions import OtherVersion, check_version
 from weft.protocol import pack
 from weft.storage.atomic_files import DamagedFile, StorageError
 

@@ -12,12 +12,11 @@ from time import perf_counter
 
 import weft.all_messages  # noqa: F401 - a site must know every phase that can come.
 from weft.errors import ProtocolError, WeftError
-from weft.network.envelope import Hello, Work, Worked, decode_envelope, encode
-from weft.network.envelope_numbers import EnvelopeNumbers
+from weft.network.answered_envelope_numbers import EnvelopeNumbers
 from weft.network.event_lines import OWN
+from weft.network.party_interface import OpenedParty, OpenParty, PartyRequest, snapshots_of
 from weft.network.randomness_store import RandomnessStore
-from weft.network.run_party import OpenedParty, OpenParty, PartyRequest, snapshots_of
-from weft.network.run_refusals import (
+from weft.network.site_resume_refusals import (
     another_plan,
     another_question,
     has_left,
@@ -25,13 +24,14 @@ from weft.network.run_refusals import (
     overtaken,
     restored,
 )
-from weft.network.run_snapshots import GROUND, SNAPSHOT, RunSnapshots, Standing
+from weft.network.site_snapshots import GROUND, SNAPSHOT, RunSnapshots, Standing
 from weft.network.versions import check_version
+from weft.network.wire_format import Hello, Work, Worked, decode_envelope, encode
 from weft.protocol import Fields, fields_of, pack, phase_named, unpack
-from weft.protocol.transcript import reply_hash, split_hashes
+from weft.protocol.transcript_hash import reply_hash, split_hashes
 from weft.report.json_values import rounded
 from weft.storage.atomic_files import StorageError
-from weft.storage.folder_origin import is_original, mark_origin
+from weft.storage.copied_folder_check import is_original, mark_origin
 from weft.storage.journal import Journal
 
 log = logging.getLogger("weft.site")

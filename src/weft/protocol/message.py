@@ -1,9 +1,10 @@
 """Messages between the coordinator and a party: declared types, and their fields as they travel.
 
 A message is a `Message` with a declared field for everything it says; a `Phase`
-(:mod:`weft.protocol.request_reply`) names the types of its request and its reply. In one process
-messages are handed over as they are. Over a network they travel as flat dictionaries (`fields_of`),
-and `message_of` refuses whatever is missing, unknown or malformed before any other code sees it.
+(:mod:`weft.protocol.phase_declaration`) names the types of its request and its reply. In one
+process messages are handed over as they are. Over a network they travel as flat dictionaries
+(`fields_of`), and `message_of` refuses whatever is missing, unknown or malformed before any other
+code sees it.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Asked(Part):
     """Who contributes to one sum in this request: the parties asked, a bit for each.
 
     From this and from the confirmed lists of holders a party works out with whom it shares masks,
-    and whose pad it takes off (`weft.crypto.pads.mask_ring`).
+    and whose pad it takes off (`weft.crypto.pads.cohort_mask_neighbours`).
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class PadLinks(Part):
     """Which pads a party's contribution to one sum takes off.
 
     A request has one for each sum that it asks for, in a field named after the sum (``v_pads``),
-    which `weft.sums.pad_bookkeeping.PadBookkeeping.invite` sets.
+    which `weft.sums.coordinator_pads.PadBookkeeping.invite` sets.
 
     Attributes
     ----------

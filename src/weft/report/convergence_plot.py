@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from weft.report.history import certificates
+from weft.report.history_table import certificates
 from weft.report.plot_style import (
     BLUE,
     GREY,

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from weft.federation.party import Party
-from weft.matching.id_normalization import normal_ids
+from weft.matching.id_and_name_forms import normal_ids
 
 
 def labels_by_id(party: Party) -> dict[str, float] | None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.all_messages import MODULES, declared_phases
 from weft.protocol.message import ANY, Field, Message, Part, declared
-from weft.protocol.request_reply import Phase
+from weft.protocol.phase_declaration import Phase
 
 HEAD = """# All messages
 

@@ -12,7 +12,7 @@ import pandas as pd
 from weft.federation.local_federation import Trained
 from weft.federation.model import Model
 from weft.federation.release.fit_inference import Inference
-from weft.report.history import history_frame, write_history
+from weft.report.history_table import history_frame, write_history
 from weft.report.json_values import finite, json_text
 from weft.report.lambda_path import edge_remark, has_path, path_frame
 from weft.report.page import add_page

@@ -36,8 +36,8 @@ from weft.solvers.rounds.coordinator_state import RoundsState, Step
 from weft.solvers.rounds.messages import LOCAL, Model, RoundReply, RoundRequest, StepPhase
 from weft.solvers.rounds.party import Handler, RoundParty, positive
 from weft.solvers.settings import Settings
-from weft.sums.local_table import LocalTable
 from weft.sums.party_contribution import Contribution
+from weft.sums.party_table_products import LocalTable
 from weft.sums.scalar_sums import pack_scalars
 
 # ── projections onto a party's own tile ────────────────────────────────────────────────

@@ -16,7 +16,7 @@ from weft.solvers.algorithm_entry import Algorithm
 from weft.solvers.cocoa import COCOA, COCOA_PLUS, SDCA
 from weft.solvers.d3ca import D3CA
 from weft.solvers.disco import DISCO
-from weft.solvers.fedavg import FEDAVG, FEDPROX, HYFEM
+from weft.solvers.fedavg_fedprox_hyfem import FEDAVG, FEDPROX, HYFEM
 from weft.solvers.feddcd import FEDDCD
 from weft.solvers.fedhybrid.method import FEDHYBRID
 from weft.solvers.hyfdca.catalogue_entries import HYFDCA

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from weft.protocol.field_visibility import numbers, record
 from weft.protocol.message import Message, Nothing, Part
-from weft.protocol.request_reply import Phase
+from weft.protocol.phase_declaration import Phase
 from weft.protocol.shared_fields import IterationRequest
 
 _STEP = numbers("constants of the step")

@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
 from weft.crypto import Cipher
-from weft.crypto.replay_log import RandomnessLog
+from weft.crypto.randomness_log import RandomnessLog
 from weft.guards.score_buckets import EarlierCounts
 from weft.matching.party_view import PartyView
 from weft.sums.fixed_point_bounds import Bounds
-from weft.sums.local_table import LocalTable
+from weft.sums.party_table_products import LocalTable
 
 if TYPE_CHECKING:
     # The coordinator's process loads this file, but nothing that opens a pad.
-    from weft.crypto.opening_pads import OpeningPads
-    from weft.solvers.sealed.reader_groups import Told
+    from weft.crypto.pads.pads_all_parties_know import OpeningPads
+    from weft.solvers.sealed.coalition_knowledge import Told
 
 
 @dataclass(frozen=True)

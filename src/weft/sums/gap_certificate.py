@@ -25,8 +25,8 @@ from weft.protocol.message import malformed
 from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.latest_value_per_slot import LatestValues
-from weft.sums.local_table import LocalTable
 from weft.sums.party_contribution import Gathering, Latest, own_slots
+from weft.sums.party_table_products import LocalTable
 from weft.sums.scalar_sums import add_scalars, pack_scalars
 from weft.sums.scaling_and_certificate_messages import (
     FREEZE,

@@ -13,14 +13,14 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.crypto.ciphers.cipher import Cipher
-from weft.crypto.mask_neighbours import Sharers
+from weft.crypto.ciphers.party_cipher import Cipher
 from weft.crypto.primitives.wide_integers import (
     floats_of,
     number_bytes,
     unpacked,
     whole_number,
 )
+from weft.crypto.scalar_mask_neighbours import Sharers
 from weft.errors import ProtocolError
 from weft.protocol.message import SCALAR_BYTES, Message
 

@@ -17,14 +17,14 @@ import numpy as np
 from weft.array_types import Floats
 from weft.federation.local_federation import Federation
 from weft.solvers.base import Record
-from weft.solvers.fedavg import FedavgParty
+from weft.solvers.fedavg_fedprox_hyfem import FedavgParty
 from weft.solvers.hyfdca.party import HyfdcaParty
 from weft.solvers.rounds.party import RoundParty
 from weft_evaluation.comparison import Arena
-from weft_evaluation.model_tracking import Follower
 from weft_evaluation.pooled_problem import PooledTable
 from weft_evaluation.reference_optimum import score
 from weft_evaluation.tuning.metrics import Point
+from weft_evaluation.weights_during_run import Follower
 
 #: When an iteration has ended: the model that the run stands for, in the order of the pooled
 #: columns, and after how many iterations it did; None where that cannot be told from outside.

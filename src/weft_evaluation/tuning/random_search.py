@@ -15,8 +15,8 @@ from weft.errors import ConfigError
 from weft.solvers.algorithm_choice import ALGORITHMS, check_cut, settled
 from weft.solvers.base import Record
 from weft.solvers.settings import Settings
+from weft_evaluation.compared_algorithms import Entry, settings_for
 from weft_evaluation.comparison import Arena, Outcome
-from weft_evaluation.solver_selection import Entry, settings_for
 from weft_evaluation.tuning.loss_along_run import Eye, Follow, Watch, from_outside, stride
 from weft_evaluation.tuning.metrics import Metrics, Point, metrics_of, pace_of
 from weft_evaluation.tuning.search_space import Bound, draws

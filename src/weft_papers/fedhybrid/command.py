@@ -58,7 +58,7 @@ def fedhybrid(
     left out. The folder gets a page (README.md), the table (CSV), every curve, a summary and the
     paper's Figures 1 to 4.
     """
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
     from weft.storage.atomic_folder import building, refuse_existing
     from weft_papers.fedhybrid.report import rows_of, write_study
 
@@ -129,7 +129,7 @@ def _studies(
 
 def _run(study: Study) -> list[Outcome]:
     """All methods, with a line of progress."""
-    from weft.cli.console import ProgressLine
+    from weft.cli.terminal_output import ProgressLine
 
     outcomes: list[Outcome] = []
     with ExitStack() as lines:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.array_types import Floats
-from weft_papers.fedhybrid.constant_steps import Candidates, Grid
+from weft_papers.fedhybrid.constant_step_grid import Candidates, Grid
 
 #: 1, 3, 10, … from end to end of the paper's ranges.
 STEPS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)

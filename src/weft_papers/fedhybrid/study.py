@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from weft.solvers.fedhybrid.local_function import Weighting
-from weft_papers.fedhybrid.grid_search import tune
+from weft_papers.fedhybrid.option_by_option_search import tune
+from weft_papers.fedhybrid.runs_tracked_to_optimum import Progress, TrackedRun, Workbench
 from weft_papers.fedhybrid.setups import Setup
-from weft_papers.fedhybrid.workbench import Progress, TrackedRun, Workbench
 
 #: Distances (P − P*)/P* that the table counts iterations to.
 COARSE, FINE = 1e-4, 1e-6

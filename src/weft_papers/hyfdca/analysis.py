@@ -16,7 +16,7 @@ import numpy as np
 
 from weft.array_types import Floats
 from weft_papers.hyfdca.cases import Case, Method, Plan
-from weft_papers.hyfdca.equal_time import RULES, seconds_each, timed_end
+from weft_papers.hyfdca.equal_time_rules import RULES, seconds_each, timed_end
 from weft_papers.hyfdca.evaluation_points import ALONG
 from weft_papers.hyfdca.measure_iteration_cost import Costs
 from weft_papers.hyfdca.paper import BASELINES, Baseline, data_sets

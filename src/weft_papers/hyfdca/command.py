@@ -87,7 +87,7 @@ def hyfdca(
     beside the paper's, the figures, the comparisons and curves (CSV), and every run, a line each
     (runs.jsonl).
     """
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
     from weft.storage.atomic_files import locked
     from weft_papers.hyfdca.analysis import Findings
     from weft_papers.hyfdca.parallel_runs import cores, measure_all, run_all

@@ -13,8 +13,8 @@ import numba
 import numpy as np
 
 from weft.array_types import Floats, Ints, Slots
-from weft.sums.local_table import LocalTable, SparsePiece
-from weft_papers.hyfdca.seated_parties import Integers
+from weft.sums.party_table_products import LocalTable, SparsePiece
+from weft_papers.hyfdca.parties_ready_for_replay import Integers
 
 
 class FeatureTotals:

@@ -32,7 +32,7 @@ from weft_papers.hyfdca.analysis import (
     relative_times,
 )
 from weft_papers.hyfdca.cases import TITLES, Method
-from weft_papers.hyfdca.equal_time import RULES
+from weft_papers.hyfdca.equal_time_rules import RULES
 from weft_papers.hyfdca.paper import LATENCY, data_sets
 
 #: The paper's three methods have full lines.

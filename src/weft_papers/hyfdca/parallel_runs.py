@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from weft.errors import WeftError
 from weft_papers.hyfdca.cases import Case, Plan, Target
-from weft_papers.hyfdca.equal_time import ends_of
+from weft_papers.hyfdca.equal_time_rules import ends_of
 from weft_papers.hyfdca.measure_iteration_cost import Costs
 from weft_papers.hyfdca.results_folder import ResultsFolder
 from weft_papers.hyfdca.run_case import Curve, measure, run

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from weft.array_types import Floats, Ints
 from weft.crypto.fixed_point import FixedPoint, encode_block
 from weft.solvers.rounds.sequential_kernels import whole_turn
-from weft_papers.hyfdca.seated_parties import Integers, Seated
+from weft_papers.hyfdca.parties_ready_for_replay import Integers, Seated
 
 #: Iterations of one compiled call: handing it the arrays takes longer than a short iteration.
 _AT_ONCE = 500

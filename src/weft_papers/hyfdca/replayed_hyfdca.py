@@ -21,7 +21,7 @@ from weft.solvers.hyfdca.party import RESUM_EVERY
 from weft.sums.gap_certificate import Certificate
 from weft.sums.latest_value_per_slot import Changes
 from weft_papers.hyfdca.feature_totals import FeatureTotals
-from weft_papers.hyfdca.seated_parties import Integers, Seated, joined, parted
+from weft_papers.hyfdca.parties_ready_for_replay import Integers, Seated, joined, parted
 
 
 class ReplayedHyfdca:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from weft.protocol.metering import LATENCIES
 from weft_papers.hyfdca.analysis import MODES, SERIES, Comparison, Findings, Line, Mode, count
 from weft_papers.hyfdca.cases import TITLES, Method
-from weft_papers.hyfdca.equal_time import RULES, timed_end
+from weft_papers.hyfdca.equal_time_rules import RULES, timed_end
 from weft_papers.hyfdca.figures import comparison_figures
 from weft_papers.hyfdca.measure_iteration_cost import Costs
 from weft_papers.hyfdca.paper import (
@@ -302,7 +302,7 @@ def _candidates(findings: Findings) -> list[str]:
     heads = ["data", "otherwise as above, but", "P*, a class", "accuracy", "by", "the paper's"]
     return [
         "What P* is on other readings of the problems "
-        "(`python -m weft_papers.hyfdca.central_candidates docs/results/hyfdca`):",
+        "(`python -m weft_papers.hyfdca.optima_of_other_readings docs/results/hyfdca`):",
         "",
         *_table(heads, rows),
         "",

@@ -23,18 +23,18 @@ from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation
 from weft.federation.model import Model
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
-from weft.matching.id_normalization import normal_features
+from weft.matching.id_and_name_forms import normal_features
 from weft.solvers.base import Record
 from weft.storage.atomic_files import replacing
-from weft_evaluation.model_tracking import Follower
+from weft_evaluation.weights_during_run import Follower
 from weft_papers.hyfdca.cases import Case, Method, Target
-from weft_papers.hyfdca.equal_time import ends_of
+from weft_papers.hyfdca.equal_time_rules import ends_of
 from weft_papers.hyfdca.evaluation_points import Points
 from weft_papers.hyfdca.measure_iteration_cost import CostMeter, Costs, settling
 from weft_papers.hyfdca.paper import BASELINES
+from weft_papers.hyfdca.parties_ready_for_replay import MatchedParties
 from weft_papers.hyfdca.replayed_averaging import ReplayedAveraging
 from weft_papers.hyfdca.replayed_hyfdca import ReplayedHyfdca
-from weft_papers.hyfdca.seated_parties import MatchedParties
 from weft_papers.hyfdca.setting_data import SettingData, setting_data
 
 #: Told the iteration, and how many there will be.

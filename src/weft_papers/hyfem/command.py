@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from weft_neural.history import Round
     from weft_papers.hyfem.report import Row
     from weft_papers.hyfem.run_experiments import Found
+    from weft_papers.hyfem.run_plan import Progress
     from weft_papers.hyfem.setups import Plan
-    from weft_papers.hyfem.training import Progress
 
 
 #: Written out, since reading the experiments' files would slow down every command.
@@ -64,7 +64,7 @@ def hyfem(
     weft_papers.hyfem.run_without_cli are taken up. The folder gets a table (CSV) and a summary
     of all that is done in it, and for each experiment its curves and a figure.
     """
-    from weft.cli.console import say
+    from weft.cli.terminal_output import say
     from weft.errors import ConfigError, DataError
     from weft_papers.hyfem.report import rows_of, write_report
     from weft_papers.hyfem.run_experiments import Study, seen

@@ -102,7 +102,7 @@ def fedhybrid() -> list[str]:
 def hyfem() -> list[str]:
     """Multiple Features, 6 parties, 8 rounds."""
     from weft_neural.local_federation import NeuralFederation
-    from weft_neural.server_accuracy import ServerJudge
+    from weft_neural.server_model_accuracy import ServerJudge
     from weft_papers.hyfem.setups import setup
 
     shown: dict[str, dict[str, object]] = {

@@ -19,7 +19,6 @@ from weft.compiled_code import OUTER
 from weft.crypto.ciphers.bfv_scheme import BfvSecret
 from weft.crypto.ciphers.block_format import KIND_CODES, SIGN, WordBlock, tag_bytes
 from weft.crypto.ciphers.chunk_layout import CHECKS, MODULUS, VALUES, chunks_of
-from weft.crypto.ciphers.cipher import Cipher
 from weft.crypto.ciphers.cipher_arguments_and_results import (
     Incoming,
     Integers,
@@ -29,8 +28,9 @@ from weft.crypto.ciphers.cipher_arguments_and_results import (
 )
 from weft.crypto.ciphers.pad import Pad
 from weft.crypto.ciphers.paillier_scheme import PaillierSecret
+from weft.crypto.ciphers.party_cipher import Cipher
 from weft.crypto.ciphers.seal_library import SLOTS
-from weft.crypto.pads.mask_ring import MaskRing
+from weft.crypto.pads.cohort_mask_neighbours import MaskRing
 from weft.crypto.pads.pad_kernels import newest_per_slot
 from weft.crypto.pads.pad_streams import Streams, Words, failed_check
 from weft.crypto.secret_bytes import Secret

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from weft.crypto.ciphers.block_format import DEALT_CIPHERS, name_cipher
-from weft.crypto.ciphers.cipher import Cipher, Plain, check_cipher
 from weft.crypto.ciphers.external_cipher_hiding_check import check_hiding
 from weft.crypto.ciphers.pad import Pad
+from weft.crypto.ciphers.party_cipher import Cipher, Plain, check_cipher
 from weft.crypto.pads.pad_streams import Streams
 from weft.errors import ConfigError
 

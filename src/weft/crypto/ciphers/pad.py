@@ -12,7 +12,6 @@ import numpy as np
 
 from weft.array_types import Flags, Floats
 from weft.crypto.ciphers.block_format import KIND_CODES, SIGN, Carried
-from weft.crypto.ciphers.cipher import Cipher
 from weft.crypto.ciphers.cipher_arguments_and_results import (
     Incoming,
     Integers,
@@ -21,6 +20,7 @@ from weft.crypto.ciphers.cipher_arguments_and_results import (
     refuse_newer,
 )
 from weft.crypto.ciphers.contribution_masks import refuse_older
+from weft.crypto.ciphers.party_cipher import Cipher
 from weft.crypto.pads.pad_streams import Hidden, Streams, Words, failed_check
 from weft.protocol.shared_fields import PadIds
 

@@ -14,7 +14,7 @@ sub-folder and ``public.json``; the sub-folders of others may be elsewhere.
 from weft.crypto.keys.key_files import Access, KeyFiles, describe_keys
 from weft.crypto.keys.load_keys import PartyKeys, check_keys, load_all, load_keys
 from weft.crypto.keys.make_federation_keys import ephemeral_keys, new_keys
-from weft.crypto.keys.public_keys import KeysError, PublicKeys, read_public
+from weft.crypto.keys.public_keys_file import KeysError, PublicKeys, read_public
 
 __all__ = [
     "Access",

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from weft.crypto.keys.public_keys import KeysError, PublicKeys, read_public
+from weft.crypto.keys.public_keys_file import KeysError, PublicKeys, read_public
 from weft.crypto.party_key_pairs import Identity, PublicIdentity
 from weft.crypto.secret_bytes import Secret
 from weft.storage.atomic_files import StorageError, replacing, write_private

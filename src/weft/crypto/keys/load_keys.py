@@ -11,7 +11,7 @@ from shlex import quote
 from typing import NoReturn
 
 from weft.crypto.keys.key_files import MAGIC, box_file, has_other_runs, identity_file, read_private
-from weft.crypto.keys.public_keys import (
+from weft.crypto.keys.public_keys_file import (
     PUBLIC,
     KeysError,
     PublicKeys,

@@ -16,7 +16,7 @@ from weft.crypto.keys.key_files import (
     write_public,
 )
 from weft.crypto.keys.load_keys import PartyKeys, own_identity, read_identity
-from weft.crypto.keys.public_keys import (
+from weft.crypto.keys.public_keys_file import (
     PUBLIC,
     KeysError,
     PublicKeys,

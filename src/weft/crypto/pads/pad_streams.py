@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from weft.array_types import Slots
 from weft.crypto.ciphers.block_format import ID_BITS, SIGN, Carried, Where, named
 from weft.crypto.ciphers.chunk_layout import MODULUS
-from weft.crypto.pads.mask_ring import MaskRing, stacked
+from weft.crypto.pads.cohort_mask_neighbours import MaskRing, stacked
 from weft.crypto.pads.pad_kernels import (
     add_pads,
     cohort_runs,

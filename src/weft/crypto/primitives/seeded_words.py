@@ -1,7 +1,7 @@
 """Uniform 64-bit words from a seed, for what two sides draw alike without a word.
 
 Whoever has a seed has all its words. Nothing here opens what parties hide from the coordinator:
-those pads come from secrets that it lacks (`weft.crypto.opening_pads`).
+those pads come from secrets that it lacks (`weft.crypto.pads.pads_all_parties_know`).
 """
 
 from __future__ import annotations

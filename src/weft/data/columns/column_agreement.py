@@ -1,7 +1,7 @@
 """What holders of a column must have in common: its rule, and the levels of a category.
 
 Over a network no party sees another's cells: they list levels under a key of the column
-(`weft.matching.category_level_lists`), and one of them joins the lists as it is done here.
+(`weft.matching.encrypted_level_lists`), and one of them joins the lists as it is done here.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from weft.data.blank_cells import settle_missing
-from weft.data.columns.column_numbers import SettledColumn, settled_column
 from weft.data.columns.column_rules import OTHER, PLAIN, ColumnRule, rule_bytes
-from weft.data.columns.column_transformation import Transformation
-from weft.data.columns.declared_cells import CategoryCells, Cells, Pair
+from weft.data.columns.column_to_numbers import SettledColumn, settled_column
+from weft.data.columns.table_transformation import Transformation
+from weft.data.columns.untransformed_cells import CategoryCells, Cells, Pair
 from weft.data.tile import MissingPolicy, Tile
 from weft.errors import DataError
 

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from weft.data.columns.column_transformation import Transformation
+from weft.data.columns.table_transformation import Transformation
 from weft.data.file_findings import Findings, insist
 from weft.data.raw_columns import RawColumns, signs_of
 from weft.data.reading_options import ReadingOptions

@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.crypto.key_messages import RunKeys
 from weft.errors import DataError, ProtocolError
-from weft.federation.columns.coordinator import agree_on_columns
+from weft.federation.declared_columns.coordinator import agree_on_columns
 from weft.federation.messages import (
     ANNOUNCE,
     JOIN_CLASSES,

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.party_run_keys import Keyring
-from weft.crypto.replay_log import RandomnessLog
+from weft.crypto.randomness_log import RandomnessLog
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError
-from weft.federation.label_vocabularies import check_vocabularies
+from weft.federation.label_wording_mismatches import check_vocabularies
 from weft.federation.messages import (
     ANNOUNCE,
     JOIN_CLASSES,

@@ -15,16 +15,16 @@ from weft.array_types import Flags, Floats, Ints
 from weft.errors import DataError, WeftError
 from weft.federation.messages import ModelSlice, StatisticsShare
 from weft.federation.model import Model
+from weft.federation.release.masked_standard_error_sums import opened
 from weft.federation.release.second_moments import SecondMoments, column_order, units_of
-from weft.federation.release.statistics_shares import opened
-from weft.inference.class_statistics import (
+from weft.inference.coefficient_summary import Summary
+from weft.inference.fit_without_penalty import without_stand_in
+from weft.inference.party_sums_for_multinomial_standard_errors import (
     ClassSums,
     class_numbers_of,
     class_sums_in,
     contrasts,
 )
-from weft.inference.coefficient_summary import Summary
-from weft.inference.last_step import without_stand_in
 from weft.inference.party_sums_for_standard_errors import (
     matrices_in,
     numbers_of,
@@ -34,7 +34,7 @@ from weft.inference.party_sums_for_standard_errors import (
 from weft.inference.requirements import CANONICAL, Kind
 from weft.inference.sums_for_standard_errors import FitStatistics, Totals
 from weft.losses import Loss
-from weft.matching.id_normalization import normal_features
+from weft.matching.id_and_name_forms import normal_features
 from weft.protocol.message import malformed
 from weft.solvers.sealed.digit_widths import CELL_BITS
 from weft.solvers.settings import Settings

@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 
 from weft.crypto.party_key_pairs import Identity, PublicIdentity
 from weft.crypto.party_run_keys import Keyring
-from weft.data.columns.column_transformation import Transformation
+from weft.data.columns.table_transformation import Transformation
 from weft.errors import ProtocolError
 from weft.federation.messages import ModelRequest, ModelSlice, ReleaseReply
 from weft.federation.model import Model
+from weft.federation.release.encrypted_model_slices import open_slice, seal_slice
 from weft.federation.release.fit_inference import Inference
 from weft.federation.release.model_header import Head
-from weft.federation.release.model_slices import open_slice, seal_slice
-from weft.federation.release.reader import joined
+from weft.federation.release.open_release import joined
 from weft.federation.release.second_moments import SecondMoments
 from weft.privacy.agreement.consent import Consent
-from weft.protocol.transcript import Transcript, signed_bytes
+from weft.protocol.transcript_hash import Transcript, signed_bytes
 from weft.solvers.settings import Settings
 
 Publics = Mapping[str, PublicIdentity]

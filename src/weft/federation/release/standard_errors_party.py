@@ -16,9 +16,9 @@ from weft.crypto import Cipher
 from weft.crypto.primitives.seeded_words import Words
 from weft.errors import ConfigError, DataError, ProtocolError
 from weft.federation.messages import StatisticsShare
-from weft.federation.release.statistics_shares import LIMBS, masked_words
+from weft.federation.release.masked_standard_error_sums import LIMBS, masked_words
 from weft.federation.training_data import TrainingData
-from weft.inference.class_statistics import (
+from weft.inference.party_sums_for_multinomial_standard_errors import (
     blocks_of,
     class_numbers_of,
     class_statistics,
@@ -33,7 +33,7 @@ from weft.inference.party_sums_for_standard_errors import (
 from weft.inference.requirements import Kind, refuse_few_samples, refuse_few_sites
 from weft.matching.party_view import PartyView
 from weft.solvers.base import InferringHalf
-from weft.solvers.sealed.reader_groups import ROWS_PER_NUMBER, Told, unions
+from weft.solvers.sealed.coalition_knowledge import ROWS_PER_NUMBER, Told, unions
 from weft.solvers.sealed.second_moment_guard import (
     MANY_GROUPS,
     numbers_told,

@@ -24,8 +24,8 @@ from weft.network.engine.kit_health import examine_machine, examine_process
 from weft.network.engine.stored_jobs import stored_jobs
 from weft.network.kits.open_kit import Kit
 from weft.network.process_pulse import Pulse, living_pulse, read_pulse
-from weft.network.run_figures import RunFigures, figures_of_run
 from weft.network.run_progress import Report
+from weft.network.run_progress_file import RunFigures, figures_of_run
 from weft.network.run_results import RESULTS, SUMMARY
 from weft.network.serve_settings import read_serve_settings
 from weft.network.status_text import report_text

@@ -12,7 +12,7 @@ import msgspec
 from weft.network.current_wait import Wait
 from weft.network.engine.kit_health import Symptom
 from weft.network.kits.engine_settings import Kind
-from weft.network.run_figures import GapPoint
+from weft.network.run_progress_file import GapPoint
 
 #: ``silent``: it has a connection, but sends no heartbeats; ``away``: it has no connection.
 SiteState = Literal["connected", "silent", "gone", "away", "unknown"]

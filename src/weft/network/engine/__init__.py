@@ -8,17 +8,17 @@ of the server, the submitter an admin session. Nothing else of Weft but the kits
 - `client_party`: the component that answers for a site;
 - `coordinator_job`: the controller that runs a task;
 - `write_job`: a run as a job of the engine;
-- `server_only_jobs`: the component of the server: which job starts, who is there;
+- `run_scheduler`: the component of the server: which job starts, who is there;
 - `engine_internals`: all that is changed inside the engine, of which it promises nothing
   (`shared_timer` belongs to it);
 - `process_memory`: keeps long-lived processes from growing;
-- `process_secrets`: keeps what they have in memory from the disk;
+- `no_core_dumps`: keeps what they have in memory from the disk;
 - `startup_checks`: checks of port, coordinator and certificate before the engine starts;
 - `serve_and_join`: ``weft serve`` and ``weft join`` in the foreground;
-- `site_process`: a site whose work is done in another process, `site_worker`, that `nursery`
-  starts; `site_process_frames` go between them;
-- `process_log`: their readable log;
-- `admin_session`, `run_supervisor`: the submitter's side.
+- `on_demand_site_process`: a site whose work is done in another process, `site_worker`, that
+  `fork_server` starts; `site_process_frames` go between them;
+- `event_log`: their readable log;
+- `admin_session`, `submitter_follows_run`: the submitter's side.
 """
 
 from __future__ import annotations

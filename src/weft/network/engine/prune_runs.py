@@ -21,7 +21,7 @@ from weft.network.engine.startup_checks import check_port_free
 from weft.network.engine.stored_jobs import is_over
 from weft.network.kits.engine_settings import engine_folder
 from weft.network.kits.open_kit import Kit
-from weft.network.run_figures import delete_figures
+from weft.network.run_progress_file import delete_figures
 from weft.network.run_results import RESULTS
 from weft.network.submitted_task import check_run
 from weft.protocol.recording_file import MESSAGES

@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from weft.errors import ConfigError, WeftError
 from weft.network.coordinator_metrics import coordinator_metrics
 from weft.network.credentials import Credential
+from weft.network.engine.event_log import LogFollower, event_log_file, start_event_log
 from weft.network.engine.expected_errors import leave_out_expected_errors
-from weft.network.engine.process_heart import ProcessHeart
-from weft.network.engine.process_log import LogFollower, event_log_file, start_event_log
+from weft.network.engine.no_core_dumps import write_no_core
 from weft.network.engine.process_memory import (
     collect_garbage_often,
     return_large_blocks,
     share_pools,
 )
-from weft.network.engine.process_secrets import write_no_core
+from weft.network.engine.process_status_thread import ProcessHeart
 from weft.network.engine.startup_checks import check_port_free, wait_for_coordinator
 from weft.network.event_lines import LogStyle
 from weft.network.kits.engine_settings import HEARTBEAT
@@ -37,12 +37,12 @@ from weft.network.kits.open_kit import Kit
 from weft.network.metrics_text import Metric
 from weft.network.process_metrics_file import MetricsFile, machine_metrics
 from weft.network.process_pulse import Pulse
-from weft.network.run_figures import read_figures
+from weft.network.run_progress_file import read_figures
 from weft.network.serve_settings import ServeSettings, write_serve_settings
 
 if TYPE_CHECKING:
     # A coordinator that waits for runs loads nothing that only a run or a site needs.
-    from weft.network.engine.site_process import SiteProcess
+    from weft.network.engine.on_demand_site_process import SiteProcess
     from weft.network.site_endpoint import Site
 
 log = logging.getLogger("weft.process")
@@ -94,7 +94,7 @@ def serve(kit: Kit, settings: ServeSettings) -> NoReturn:
 
 def coordinator_heart(kit: Kit, metrics: Path | None) -> ProcessHeart:
     """What ``weft serve`` tells of itself while it serves."""
-    from weft.network.engine.server_only_jobs import RunScheduler
+    from weft.network.engine.run_scheduler import RunScheduler
 
     def collect() -> list[Metric]:
         known = coordinator_metrics(RunScheduler.sites(), read_figures(kit.home))
@@ -180,7 +180,7 @@ def join(
 def site_heart(kit: Kit, site: Site | SiteProcess, metrics: Path | None) -> ProcessHeart:
     """What ``weft join`` tells of itself while it takes part."""
     from weft.network.engine.client_party import PartyComponent
-    from weft.network.engine.site_process import SiteProcess
+    from weft.network.engine.on_demand_site_process import SiteProcess
     from weft.network.site_metrics import run_metrics
 
     traffic = PartyComponent.traffic

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.errors import DataError, WeftError
-from weft.network.engine.process_log import start_event_log
+from weft.network.engine.event_log import start_event_log
 from weft.network.engine.process_memory import share_pools
 from weft.network.engine.site_process_frames import (
     FIRST,

@@ -10,7 +10,7 @@ from pathlib import Path
 from weft.crypto.keys import new_keys
 from weft.crypto.keys.key_files import box_file
 from weft.crypto.keys.load_keys import load_keys, read_identity
-from weft.crypto.keys.public_keys import PUBLIC, read_public
+from weft.crypto.keys.public_keys_file import PUBLIC, read_public
 from weft.errors import ConfigError
 from weft.network.founding.inviter import INVITATION
 from weft.network.founding.letters import (

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from weft.crypto.keys import new_keys
 from weft.crypto.keys.key_files import box_file
 from weft.crypto.keys.load_keys import read_identity
-from weft.crypto.keys.public_keys import PUBLIC
+from weft.crypto.keys.public_keys_file import PUBLIC
 from weft.errors import ConfigError
 from weft.network.founding.letters import (
     Acceptance,

@@ -131,7 +131,7 @@ def _server_resources(kit: Path) -> Settings:
         "components": [
             {
                 "id": "job_scheduler",
-                "path": "weft.network.engine.server_only_jobs.RunScheduler",
+                "path": "weft.network.engine.run_scheduler.RunScheduler",
                 "args": {"max_jobs": 1, "min_schedule_interval": 1.0},
             },
             {

@@ -44,7 +44,7 @@ from weft.protocol.shared_fields import PUBLIC, Company, company_in
 from weft.solvers.settings import Settings
 
 if TYPE_CHECKING:
-    from weft.privacy.ledger.ledger_pages import Question
+    from weft.privacy.ledger.ledger_contents import Question
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.settings import Settings
 
 if TYPE_CHECKING:
-    from weft.privacy.ledger.ledger_pages import Question
+    from weft.privacy.ledger.ledger_contents import Question
 
 
 def check_seat(terms: Terms, view: PartyView, party: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from weft.crypto.keys.load_keys import read_identity
-from weft.crypto.keys.public_keys import check_names
+from weft.crypto.keys.public_keys_file import check_names
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.crypto.secret_bytes import KEY_BYTES
 from weft.errors import ConfigError, WeftError

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from weft.errors import ConfigError
-from weft.matching.id_normalization import normal_ids
+from weft.matching.id_and_name_forms import normal_ids
 from weft.prepared_types import prepared
 from weft.privacy.agreement.roster_files import write_revocation
 from weft.privacy.agreement.roster_revocation import Revocation

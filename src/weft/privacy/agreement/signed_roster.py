@@ -20,7 +20,7 @@ from typing import Any, Literal, Self, get_args
 
 import msgspec
 
-from weft.crypto.keys.public_keys import check_names
+from weft.crypto.keys.public_keys_file import check_names
 from weft.crypto.party_key_pairs import SIGNATURE_BYTES, Identity, PublicIdentity
 from weft.crypto.secret_bytes import KEY_BYTES
 from weft.errors import ConfigError, ProtocolError

@@ -14,8 +14,8 @@ from weft.crypto.ciphers.block_format import DEALT_CIPHERS, Block, words_of
 from weft.errors import ProtocolError
 from weft.protocol.field_visibility import Meaning
 from weft.protocol.message import SCALAR_BYTES, Field, Fields, Value, flat
+from weft.protocol.phase_declaration import phase_named
 from weft.protocol.recording_file import Direction
-from weft.protocol.request_reply import phase_named
 
 
 def fields_of(direction: Direction, phase: str) -> dict[str, Meaning]:

@@ -7,8 +7,8 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from weft.privacy.ledger.expected_exposure import Outlook, Way
-from weft.privacy.ledger.names_and_counts import counted, distinct, listed, span
-from weft.privacy.ledger.sample_exposure_text import about_samples
+from weft.privacy.ledger.expected_sample_exposure_text import about_samples
+from weft.privacy.ledger.sentence_parts import counted, distinct, listed, span
 from weft.solvers.algorithm_choice import ALGORITHMS
 
 if TYPE_CHECKING:

@@ -18,14 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.prepared_types import prepared
-from weft.privacy.ledger.earlier_companies import CompanyMemory
+from weft.privacy.ledger.earlier_column_rules import RuleMemory
 from weft.privacy.ledger.earlier_edges import EdgeMemory
 from weft.privacy.ledger.earlier_folds import FoldMemory
-from weft.privacy.ledger.earlier_numbers import NUMBER_KINDS, NumberMemory
-from weft.privacy.ledger.earlier_rules import RuleMemory
+from weft.privacy.ledger.earlier_models_and_moments import NUMBER_KINDS, NumberMemory
 from weft.privacy.ledger.earlier_samples import Memory
-from weft.privacy.ledger.earlier_scores import ScoreMemory
-from weft.privacy.ledger.ledger_pages import COUNTS, Pages, Run
+from weft.privacy.ledger.earlier_score_buckets import ScoreMemory
+from weft.privacy.ledger.earlier_scoring_parties import CompanyMemory
+from weft.privacy.ledger.ledger_contents import COUNTS, Pages, Run
 from weft.storage.atomic_files import StorageError, load_arrays, locked, save_arrays
 
 T = TypeVar("T")
@@ -180,7 +180,7 @@ class Group:
     Attributes
     ----------
     foreign, fewest
-        See :class:`weft.privacy.ledger.ledger_pages.Pages`.
+        See :class:`weft.privacy.ledger.ledger_contents.Pages`.
     received, shown
         Sums about one of them.
     known, told

@@ -15,14 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats, Ints
-from weft.crypto.replay_log import RandomnessLog
+from weft.crypto.randomness_log import RandomnessLog
 from weft.errors import ConfigError
 from weft.guards.model_noise import ModelNoise
 from weft.guards.score_buckets import EarlierCounts
 from weft.guards.terms import Terms
-from weft.privacy.ledger.earlier_companies import companies_of
 from weft.privacy.ledger.earlier_folds import FoldCut
-from weft.privacy.ledger.earlier_numbers import (
+from weft.privacy.ledger.earlier_models_and_moments import (
     FOLDS_REFUSED,
     NumberKind,
     judge_once,
@@ -30,11 +29,12 @@ from weft.privacy.ledger.earlier_numbers import (
     refuse_second_weighting,
 )
 from weft.privacy.ledger.earlier_samples import Attendance
+from weft.privacy.ledger.earlier_scoring_parties import companies_of
+from weft.privacy.ledger.ledger_contents import Hashes, Kind, Pages, Question
 from weft.privacy.ledger.ledger_file import Book
-from weft.privacy.ledger.ledger_pages import Hashes, Kind, Pages, Question
 from weft.privacy.ledger.sum_booking import Objection, SumBooking
+from weft.solvers.sealed.coalition_knowledge import Told
 from weft.solvers.sealed.fold_rows import FOLDS_UNSAID
-from weft.solvers.sealed.reader_groups import Told
 
 #: Objects to a question by those before it, and by how many samples had another company then.
 QuestionObjection = Callable[[Question, Sequence[Question], int], None]

@@ -23,19 +23,19 @@ from numpy.typing import NDArray
 
 from weft.array_types import Flags, Ints
 from weft.crypto.ciphers.block_format import WHOLE_CIPHERS
-from weft.crypto.ciphers.cipher import Cipher
-from weft.crypto.replay_log import RandomnessLog
+from weft.crypto.ciphers.party_cipher import Cipher
+from weft.crypto.randomness_log import RandomnessLog
 from weft.errors import ConfigError
 from weft.guards.min_batch_across_runs import Change
 from weft.matching.party_view import PartyView
-from weft.privacy.ledger.earlier_numbers import NumberKind
+from weft.privacy.ledger.earlier_models_and_moments import NumberKind
 from weft.privacy.ledger.earlier_samples import Attendance
 from weft.privacy.ledger.expected_exposure import sums_too_many
+from weft.privacy.ledger.ledger_contents import Cohort, Hashes, Kind, Pages, Question, Run
 from weft.privacy.ledger.ledger_file import Book
-from weft.privacy.ledger.ledger_pages import Cohort, Hashes, Kind, Pages, Question, Run
-from weft.solvers.sealed.reader_groups import Told
+from weft.solvers.sealed.coalition_knowledge import Told
 from weft.storage.atomic_files import StorageError
-from weft.sums.sum_counter import SumCounter
+from weft.sums.exposed_sums_counter import SumCounter
 
 #: Objects to a run by what a ledger says of earlier ones, given groups of how few samples count.
 Objection = Callable[[Callable[[int], Change | None]], None]

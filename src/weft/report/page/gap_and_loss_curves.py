@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from weft.protocol.metering import LATENCIES
-from weft.report.history import certificates
+from weft.report.history_table import certificates
 from weft.report.number_format import algorithm_name, digits
 from weft.report.page.html_elements import Html, el, section
 from weft.report.page.results_data import Source

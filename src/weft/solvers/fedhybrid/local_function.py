@@ -29,7 +29,7 @@ import scipy.sparse.linalg as ssla
 from weft.array_types import Floats
 from weft.errors import ConfigError, DataError
 from weft.losses import Loss, Squared
-from weft.sums.local_table import LocalTable
+from weft.sums.party_table_products import LocalTable
 
 Weighting = Literal["samples", "parties"]
 

@@ -20,7 +20,7 @@ from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Replies
 from weft.solvers.base import Record, Result
 from weft.solvers.hyfdca.coordinator_state import IterationBase, NobodyLeft, Riders, Run
-from weft.solvers.hyfdca.curvature import find_omega, share_norms
+from weft.solvers.hyfdca.data_norms import find_omega, share_norms
 from weft.solvers.hyfdca.messages import (
     BEGIN,
     DUAL,

@@ -7,7 +7,7 @@ from typing import Annotated
 from weft.array_types import Flags, Floats, Slots
 from weft.protocol.field_visibility import block, clear, numbers, record, scalars
 from weft.protocol.message import Message, Nothing
-from weft.protocol.request_reply import Phase
+from weft.protocol.phase_declaration import Phase
 from weft.protocol.shared_fields import AcknowledgedRequest, Attending, PadLinks, SumRequest
 from weft.solvers.common_messages import Constants, SequencedReply
 from weft.sums.scaling_and_certificate_messages import RowNormsReply, RowNormsRequest

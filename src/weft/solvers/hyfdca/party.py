@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from weft.array_types import Flags, Floats, Slots
-from weft.crypto.mask_neighbours import Sharers
+from weft.crypto.scalar_mask_neighbours import Sharers
 from weft.errors import ProtocolError
 from weft.protocol import Answer, answer, answers
 from weft.protocol.message import Nothing, malformed

@@ -14,7 +14,7 @@ from weft.guards.vectors_sent_beside_steps import SentAside
 from weft.protocol.message import malformed
 from weft.protocol.shared_fields import PadIds, PadLinks
 from weft.solvers.common_messages import Constants
-from weft.solvers.hyfdca.curvature import CurvatureParty
+from weft.solvers.hyfdca.data_norms import CurvatureParty
 from weft.solvers.hyfdca.local_methods import (
     Drawing,
     LocalMethod,

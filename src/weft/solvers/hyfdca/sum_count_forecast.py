@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from weft.solvers.hyfdca.curvature import MOST_ROUNDS
+from weft.solvers.hyfdca.data_norms import MOST_ROUNDS
 from weft.solvers.settings import Settings
 from weft.solvers.sum_count_forecast import (
     Forecast,

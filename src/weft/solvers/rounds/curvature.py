@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.array_types import Slots
 from weft.losses import Loss
-from weft.sums.local_table import LocalTable
+from weft.sums.party_table_products import LocalTable
 
 _PASSES = 50
 _CLOSE = 1e-3

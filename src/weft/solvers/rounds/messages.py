@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from weft.array_types import Flags, Floats, Slots
 from weft.protocol.field_visibility import Form, block, clear, numbers, record, scalars
 from weft.protocol.message import Message, Nothing, declared
-from weft.protocol.request_reply import Phase
+from weft.protocol.phase_declaration import Phase
 from weft.protocol.shared_fields import AcknowledgedRequest, PadLinks, SumRequest
 from weft.solvers.common_messages import Constants, SequencedReply
 from weft.sums.scaling_and_certificate_messages import DigitReply, DigitRequest

@@ -56,8 +56,8 @@ from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.gap_certificate import Certificate
 from weft.sums.latest_value_per_slot import LatestValues
-from weft.sums.local_table import LocalTable
 from weft.sums.party_contribution import Gathering, Posts, own_slots, speaks
+from weft.sums.party_table_products import LocalTable
 from weft.sums.scalar_sums import add_scalars, pack_scalars
 from weft.sums.shared_slot_layout import Layout
 

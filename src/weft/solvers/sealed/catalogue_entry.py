@@ -13,7 +13,7 @@ from weft.solvers.evaluation_settings import EvaluationSettings
 from weft.solvers.party_context import PartyContext
 from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSSES
 from weft.solvers.sealed.model_guard import told_by_model
-from weft.solvers.sealed.phase_limit import MOST_LAMBDAS
+from weft.solvers.sealed.point_and_vector_limit import MOST_LAMBDAS
 from weft.solvers.sealed.table_positions import MOST_CELLS, shapes_of, whole_table
 from weft.solvers.settings import Settings
 from weft.solvers.sum_count_forecast import QUASI_NEWTON, Forecast, power_of_gap

@@ -13,16 +13,16 @@ from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel
 from weft.solvers.base import Checkpointing, Coordinator, Record, Result, Stage
 from weft.solvers.run_loop import Clock, ends_whole_run, why_stop
-from weft.solvers.sealed.certified_points import ReleasedPoint
+from weft.solvers.sealed.coordinator_certified_points import ReleasedPoint
+from weft.solvers.sealed.coordinator_held_out_losses import HeldOut, starting_losses
+from weft.solvers.sealed.coordinator_inner_products import VectorProducts
+from weft.solvers.sealed.coordinator_lbfgs import Descent, Trial, factors_of
+from weft.solvers.sealed.coordinator_series_choice import ScoreGuard
 from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSSES, AnySeries, ExponentialSeries
-from weft.solvers.sealed.gamma_responses import GAMMA
-from weft.solvers.sealed.held_out_losses import HeldOut, starting_losses
-from weft.solvers.sealed.known_inner_products import VectorProducts
-from weft.solvers.sealed.lbfgs_coefficients import Descent, Trial, factors_of
-from weft.solvers.sealed.phase_limit import MOST_GRADIENTS, spare_points
-from weft.solvers.sealed.score_guard import ScoreGuard
+from weft.solvers.sealed.gamma_as_poisson import GAMMA
+from weft.solvers.sealed.pack_scalar_shares import Told
+from weft.solvers.sealed.point_and_vector_limit import MOST_GRADIENTS, spare_points
 from weft.solvers.sealed.second_moment_round_trips import MomentExchange
-from weft.solvers.sealed.share_scalars import Told
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
 from weft.solvers.subspace.coordinator import chosen_stage

@@ -16,7 +16,7 @@ from weft.crypto.primitives.seeded_words import SEED_BYTES, Words
 from weft.errors import ProtocolError
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel
-from weft.solvers.sealed.asked_in_turn import AskedInTurn
+from weft.solvers.sealed.coordinator_ask_add_deal import AskedInTurn
 from weft.solvers.sealed.dealer import Dealer
 from weft.solvers.sealed.digit_widths import (
     EIGHTH_LEVEL,
@@ -42,7 +42,7 @@ from weft.solvers.sealed.fold_rows import (
     told_of_labels,
     with_fold,
 )
-from weft.solvers.sealed.gamma_responses import GAMMA, GAMMA_CENTRE
+from weft.solvers.sealed.gamma_as_poisson import GAMMA, GAMMA_CENTRE
 from weft.solvers.sealed.messages import (
     BEGIN,
     FIRST,
@@ -68,10 +68,10 @@ from weft.solvers.sealed.messages import (
     VectorRequest,
     WeighRequest,
 )
-from weft.solvers.sealed.share_scalars import Told, add_shares
+from weft.solvers.sealed.pack_scalar_shares import Told, add_shares
+from weft.solvers.sealed.sample_weight_digits import Weighing
 from weft.solvers.sealed.table_bounds import BOUNDS, table_bounds
 from weft.solvers.sealed.table_positions import shapes_of, whole_table
-from weft.solvers.sealed.weight_digits import Weighing
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
 from weft.sums.scalar_sums import add_scalars

@@ -15,7 +15,7 @@ from scipy.special import entr
 
 from weft.array_types import Floats
 from weft.matching.party_view import PartyView
-from weft.solvers.sealed.labels_of_few_rows import tells_labels
+from weft.solvers.sealed.label_leak_of_few_rows import tells_labels
 from weft.solvers.sealed.second_moment_guard import undivided
 from weft.solvers.sealed.table_positions import WholeTable
 

@@ -24,7 +24,7 @@ from weft.protocol.field_visibility import (
     totals,
 )
 from weft.protocol.message import Message, Nothing, Part
-from weft.protocol.request_reply import Phase
+from weft.protocol.phase_declaration import Phase
 from weft.protocol.shared_fields import SumRequest
 
 _SHAPES = "sizes of cohorts, and who holds which"

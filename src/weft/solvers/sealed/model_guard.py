@@ -15,7 +15,7 @@ import numpy as np
 from weft.array_types import Floats
 from weft.errors import ConfigError
 from weft.matching.party_view import PartyView
-from weft.solvers.sealed.reader_groups import (
+from weft.solvers.sealed.coalition_knowledge import (
     ROWS_PER_NUMBER,
     Told,
     columns_within,

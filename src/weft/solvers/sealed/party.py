@@ -17,6 +17,7 @@ from weft.protocol.message import malformed
 from weft.solvers.base import ModelShare
 from weft.solvers.common_messages import Constants
 from weft.solvers.party_context import PartyContext
+from weft.solvers.sealed.cells_of_several_holders import parts_of, round_parts
 from weft.solvers.sealed.digit_widths import (
     CELL_BITS,
     NOISE_RANGE,
@@ -33,7 +34,8 @@ from weft.solvers.sealed.fold_rows import (
     rows_of_folds,
     told_of_labels,
 )
-from weft.solvers.sealed.gamma_responses import told_of_reach
+from weft.solvers.sealed.gamma_as_poisson import told_of_reach
+from weft.solvers.sealed.lone_row_guard import refuse_lone_rows
 from weft.solvers.sealed.messages import (
     BEGIN,
     FIRST,
@@ -64,15 +66,15 @@ from weft.solvers.sealed.messages import (
     VectorRequest,
 )
 from weft.solvers.sealed.model_guard import refuse_wide, told_by_model
+from weft.solvers.sealed.pack_scalar_shares import pack_shares
 from weft.solvers.sealed.party_weighted_slopes import WeightedSlopeShares
-from weft.solvers.sealed.phase_limit import PhaseLimit
+from weft.solvers.sealed.point_and_vector_limit import PhaseLimit
 from weft.solvers.sealed.ring_products import (
     add_products,
     encoded,
     mask_cells,
     transposed_products,
 )
-from weft.solvers.sealed.rows_behind_columns import refuse_lone_rows
 from weft.solvers.sealed.share_arithmetic import (
     SharedVector,
     combined,
@@ -82,8 +84,6 @@ from weft.solvers.sealed.share_arithmetic import (
     product_share,
     stacked,
 )
-from weft.solvers.sealed.share_scalars import pack_shares
-from weft.solvers.sealed.shared_cells import parts_of, round_parts
 from weft.solvers.sealed.sine_series import SCORE_BITS
 from weft.solvers.sealed.table_bounds import own_bounds
 from weft.solvers.sealed.table_positions import Place, WholeTable, whole_table

@@ -23,7 +23,6 @@ from weft.solvers.sealed.gradient_guard import (
     tells_gradient,
     tells_of_few,
 )
-from weft.solvers.sealed.large_means import BROAD, STEEP, MeanCaps, is_beyond, mean_counts, surely
 from weft.solvers.sealed.masked_sine_kernels import add_waves
 from weft.solvers.sealed.messages import BendsReply, BendsRequest
 from weft.solvers.sealed.moment_digits import (
@@ -36,12 +35,20 @@ from weft.solvers.sealed.moment_digits import (
     sum_noise,
 )
 from weft.solvers.sealed.party import SealedParty
+from weft.solvers.sealed.poisson_mean_concentration import (
+    BROAD,
+    STEEP,
+    MeanCaps,
+    is_beyond,
+    mean_counts,
+    surely,
+)
 from weft.solvers.sealed.ring_products import encoded
+from weft.solvers.sealed.sample_weight_digits import TIMES_MASKS
 from weft.solvers.sealed.second_moment_guard import row_groups, too_decided
 from weft.solvers.sealed.share_arithmetic import DealtShares, noise
 from weft.solvers.sealed.sine_series import SCORE_BITS
 from weft.solvers.sealed.table_positions import WholeTable
-from weft.solvers.sealed.weight_digits import TIMES_MASKS
 from weft.solvers.settings import Settings
 
 

@@ -16,14 +16,18 @@ from weft.array_types import Flags, Floats, Ints
 from weft.errors import ConfigError
 from weft.matching.party_view import PartyView
 from weft.small_arrays import among
-from weft.solvers.sealed.column_combinations import largest_part, spanned_by, stands_for_few
-from weft.solvers.sealed.reader_groups import (
+from weft.solvers.sealed.coalition_knowledge import (
     ROWS_PER_NUMBER,
     Told,
     columns_within,
     held_by_others,
     patterns,
     unions,
+)
+from weft.solvers.sealed.few_rows_behind_combinations import (
+    largest_part,
+    spanned_by,
+    stands_for_few,
 )
 from weft.solvers.sealed.table_positions import WholeTable
 from weft.solvers.settings import Settings

@@ -10,7 +10,7 @@ from weft.array_types import Flags
 from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Failure, Phase
-from weft.protocol.request_reply import R
+from weft.protocol.phase_declaration import R
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.messages import (
     POINT,

@@ -19,16 +19,16 @@ from weft.protocol import Channel
 from weft.solvers.base import Checkpointing, Coordinator, Record, Result, Stage
 from weft.solvers.run_loop import Clock, GuardStall, ends_whole_run, why_stop
 from weft.solvers.settings import Settings
-from weft.solvers.subspace.absent_party_fallback import Fallback, FallbackEnded, keep_point
 from weft.solvers.subspace.ask_until_answered import PartyMissing
 from weft.solvers.subspace.class_fold_problems import Problems
+from weft.solvers.subspace.coordinator_hyfdca_fallback import Fallback, FallbackEnded, keep_point
+from weft.solvers.subspace.coordinator_subspace import Subspace, gaps_of
 from weft.solvers.subspace.cutting_planes_solver import EAGER, CuttingPlanes
 from weft.solvers.subspace.lbfgs_solver import Lbfgs
-from weft.solvers.subspace.loss_table_limit import LEAST_DIRECTIONS
 from weft.solvers.subspace.newton_cg_solver import NewtonCg
 from weft.solvers.subspace.round_trips import Exchange
 from weft.solvers.subspace.span_newton_solver import SpanNewton
-from weft.solvers.subspace.subspace_algebra import Subspace, gaps_of
+from weft.solvers.subspace.table_fineness_limit import LEAST_DIRECTIONS
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.gap_certificate import Certificate
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.array_types import Flags, Floats
+from weft.solvers.subspace.coordinator_subspace import Subspace
 from weft.solvers.subspace.lower_bound import Bounding
 from weft.solvers.subspace.messages import Ascent
-from weft.solvers.subspace.subspace_algebra import Subspace
 
 #: Where losses are measured between the best point and the model's minimum …
 _STEPS: Floats = np.concatenate(

@@ -8,13 +8,13 @@ import numpy as np
 
 from weft.array_types import Flags, Floats, Ints
 from weft.errors import ConfigError, ProtocolError
+from weft.guards.count_equal_values import number_pairs
 from weft.guards.min_batch import SeenBatches
-from weft.guards.sample_kinds import number_pairs
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
-from weft.solvers.subspace.loss_table_limit import tells_moments
 from weft.solvers.subspace.party_sample_values import FACTORS, Rows
-from weft.solvers.subspace.product_rounding import in_few_digits
+from weft.solvers.subspace.precision_choices import in_few_digits
+from weft.solvers.subspace.table_fineness_limit import tells_moments
 from weft.sums.party_contribution import Wire
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from weft.array_types import Floats
+from weft.solvers.subspace.coordinator_subspace import Subspace
 from weft.solvers.subspace.lower_bound import Bounding
-from weft.solvers.subspace.subspace_algebra import Subspace
 
 #: Steps measured along a direction: the full one, which is also the guess, shorter and longer.
 STEPS: Floats = np.concatenate(

@@ -18,7 +18,7 @@ from weft.protocol.field_visibility import (
     scalars,
 )
 from weft.protocol.message import Message, Nothing, Part
-from weft.protocol.request_reply import Phase
+from weft.protocol.phase_declaration import Phase
 from weft.protocol.shared_fields import IterationRequest, PadLinks
 
 _WISH = record("what to do in this phase", common=True, alike=True)

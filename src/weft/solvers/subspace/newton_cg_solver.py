@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.array_types import Flags, Floats
+from weft.solvers.subspace.coordinator_subspace import Subspace
 from weft.solvers.subspace.lbfgs_solver import (
     STEPS,
     inherit_and_search,
@@ -18,7 +19,6 @@ from weft.solvers.subspace.lbfgs_solver import (
     worthwhile,
 )
 from weft.solvers.subspace.lower_bound import Bounding
-from weft.solvers.subspace.subspace_algebra import Subspace
 
 #: Products with the Hessian for one direction, at most.
 MOST_PRODUCTS = 30

@@ -30,7 +30,7 @@ from weft.array_types import Floats
 from weft.errors import ProtocolError
 from weft.protocol import Answer, Nothing, Phase, answer, answers
 from weft.protocol.message_bytes import question_after, question_digest, told_alike
-from weft.protocol.request_reply import R
+from weft.protocol.phase_declaration import R
 from weft.solvers.common_messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
@@ -57,10 +57,10 @@ from weft.solvers.subspace.messages import (
     PointRequest,
     SpreadRequest,
 )
-from weft.solvers.subspace.party_features import FeatureSide
+from weft.solvers.subspace.party_feature_answers import FeatureSide
 from weft.solvers.subspace.party_hyfdca_fallback import FallbackParty, Fallbacks, renumbered
+from weft.solvers.subspace.party_sample_answers import SampleSide
 from weft.solvers.subspace.party_sample_values import Rows
-from weft.solvers.subspace.party_samples import SampleSide
 from weft.solvers.subspace.party_vectors import Wires, check_kept, padded, sized
 from weft.sums.party_contribution import Wire
 

@@ -12,7 +12,7 @@ from weft.solvers.subspace.ask_until_answered import (
     FallbackResult,
     PhaseSums,
 )
-from weft.solvers.subspace.exchange_state import ExchangeState, total_of
+from weft.solvers.subspace.coordinator_state import ExchangeState, total_of
 from weft.solvers.subspace.messages import (
     CLOSE,
     EVALUATE,

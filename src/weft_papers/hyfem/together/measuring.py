@@ -9,7 +9,7 @@ from statistics import fmean, pstdev
 import torch
 from torch.nn.functional import cross_entropy
 
-from weft_papers.hyfem.together.pictures import Pictures, as_input
+from weft_papers.hyfem.together.image_blocks import Pictures, as_input
 from weft_papers.hyfem.together.residual import Networks
 
 #: Images of blocks that are measured at once.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 
 from weft_neural.extractors.resnet import GROUPS
-from weft_papers.hyfem.together.plain import EPSILON
+from weft_papers.hyfem.together.pytorch_operations import EPSILON
 from weft_papers.hyfem.together.shapes import Operations
 
 #: Means and 1/deviations.

@@ -15,7 +15,7 @@ from torch.nn.functional import pad
 
 from weft_neural.extractors.resnet import ResNet
 from weft_papers.hyfem.together.normalising import batch_back, group_back, group_forward
-from weft_papers.hyfem.together.plain import EPSILON
+from weft_papers.hyfem.together.pytorch_operations import EPSILON
 from weft_papers.hyfem.together.shapes import Operations, Shape
 
 #: Inputs of a stem are filled up to a multiple of this, which tensor cores want.

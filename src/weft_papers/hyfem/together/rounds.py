@@ -20,15 +20,15 @@ from weft.array_types import Ints
 from weft.errors import ConfigError
 from weft_neural.device import new_stream
 from weft_neural.extractors.resnet import ResNet
-from weft_neural.network import first_extractor
+from weft_neural.neural_network import first_extractor
 from weft_neural.parameter_packing import first_layers, layer_shapes
 from weft_neural.settings import NeuralSettings
 from weft_neural.training import drawn_samples
 from weft_papers.hyfem.together.classifiers import Classifiers
+from weft_papers.hyfem.together.image_blocks import Pictures
 from weft_papers.hyfem.together.matching import Matcher, Server
 from weft_papers.hyfem.together.measuring import Measured, measure
-from weft_papers.hyfem.together.pictures import Pictures
-from weft_papers.hyfem.together.plain import PlainOperations
+from weft_papers.hyfem.together.pytorch_operations import PlainOperations
 from weft_papers.hyfem.together.residual import FEATURES, Networks, outline
 from weft_papers.hyfem.together.shapes import Operations
 
@@ -325,7 +325,7 @@ class _Stepper:
 def _operations(low: torch.dtype) -> Operations:
     if low == torch.float32:
         return PlainOperations()
-    from weft_papers.hyfem.together.launching import KernelOperations
+    from weft_papers.hyfem.together.triton_operations import KernelOperations
 
     return KernelOperations()
 

@@ -27,8 +27,8 @@ from weft_neural.neuron_matching.settings import Matching
 from weft_neural.settings import NeuralSettings
 from weft_papers.hyfem.scenes import Scene
 from weft_papers.hyfem.setups import Kind, Plan, Setup, setup
+from weft_papers.hyfem.together.image_blocks import Pictures
 from weft_papers.hyfem.together.measuring import Measured
-from weft_papers.hyfem.together.pictures import Pictures
 from weft_papers.hyfem.together.rounds import Exchange, Together, Turn, pooled
 from weft_papers.hyfem.together.run_lines import KEY, Line, best_rate, key_of, read_lines
 
