@@ -149,6 +149,19 @@ def test_the_coordinators_storage_lies_inside_its_kit_wherever_that_was_moved(pl
     assert settings(kit.path) == resources
 
 
+def test_a_coordinators_kit_made_when_the_scheduler_was_called_otherwise_starts(place, tmp_path):
+    shutil.copytree(place / "kits/coordinator", tmp_path / "older")
+    file = tmp_path / "older/local/resources.json"
+    resources = json.loads(file.read_text())
+    (scheduler,) = (c for c in resources["components"] if c["id"] == "job_scheduler")
+    now, scheduler["path"] = scheduler["path"], "weft.network.engine.server_only_jobs.RunScheduler"
+    file.write_text(json.dumps(resources))
+    kit = Kit.open(tmp_path / "older", "coordinator")
+    kit.prepare()
+    found = [c["path"] for c in settings(kit.path)["components"] if c["id"] == "job_scheduler"]
+    assert found == [now]
+
+
 def test_submitters_and_sites_come_in_by_one_port_with_both_sides_certified(place):
     (server,) = json.loads((place / "kits/coordinator/startup/fed_server.json").read_text())[
         "servers"

@@ -28,6 +28,8 @@ COORDINATOR = "coordinator"
 RUN = "weft.network.engine.coordinator_job.CoordinatorController"
 #: The party's class, in the site's process.
 PARTY = "weft.network.engine.client_party.PartyComponent"
+#: The class in the coordinator's server that starts runs.
+SCHEDULER = "weft.network.engine.run_scheduler.RunScheduler"
 
 #: Role of a submitter with the engine: may submit, and manage what it submitted.
 SUBMITTER_ROLE = "lead"
@@ -131,7 +133,7 @@ def _server_resources(kit: Path) -> Settings:
         "components": [
             {
                 "id": "job_scheduler",
-                "path": "weft.network.engine.run_scheduler.RunScheduler",
+                "path": SCHEDULER,
                 "args": {"max_jobs": 1, "min_schedule_interval": 1.0},
             },
             {
@@ -148,16 +150,18 @@ def _server_resources(kit: Path) -> Settings:
             },
         ],
     }
-    return with_storage_in(resources, kit)
+    return up_to_date(resources, kit)
 
 
-def with_storage_in(resources: Settings, kit: Path) -> Settings:
-    """The coordinator's ``resources.json`` with its storage inside the kit where it lies now."""
+def up_to_date(resources: Settings, kit: Path) -> Settings:
+    """The coordinator's ``resources.json``: storage where the kit lies now, today's scheduler."""
     home = engine_folder(kit.absolute())
     resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(home / "snapshots")
     for component in resources["components"]:
         if component["id"] == "job_manager":
             component["args"]["uri_root"] = str(home / "jobs")
+        if component["id"] == "job_scheduler":
+            component["path"] = SCHEDULER
     return resources
 
 

@@ -23,7 +23,7 @@ from weft.network.kits.certificates import (
     read_certificate,
     read_key,
 )
-from weft.network.kits.engine_settings import COORDINATOR, Kind, engine_folder, with_storage_in
+from weft.network.kits.engine_settings import COORDINATOR, Kind, engine_folder, up_to_date
 from weft.storage.atomic_files import write_private
 
 #: A kit's kind by its startup file, and the base name of its certificate and key.
@@ -191,8 +191,9 @@ class Kit:
     def prepare(self) -> None:
         """Get ready to start; called before the engine's process begins.
 
-        Makes missing folders, and updates the path of the coordinator's storage if the kit was
-        moved, because the engine needs full paths.
+        Makes missing folders, and updates the coordinator's settings: the path of its storage if
+        the kit was moved, because the engine needs full paths, and the class that starts runs if
+        the kit comes from a version that called it otherwise.
         """
         folders = [self.home, self.runs, self.path / "transfer"]
         if self.kind == "coordinator":
@@ -206,13 +207,13 @@ class Kit:
                 "permissions and free space"
             ) from None
         if self.kind == "coordinator":
-            self._place_storage()
+            self._update_settings()
 
-    def _place_storage(self) -> None:
+    def _update_settings(self) -> None:
         path = self.local / "resources.json"
         try:
             content = path.read_bytes()
-            settings = with_storage_in(msgspec.json.decode(content), self.path)
+            settings = up_to_date(msgspec.json.decode(content), self.path)
         except (OSError, msgspec.MsgspecError, KeyError, TypeError):
             raise ConfigError(f"{path} is damaged or missing; {_AGAIN}") from None
         packed = packed_json(settings)
