@@ -59,7 +59,7 @@ from weft.network.run_results import HISTORY, RESULTS
 from weft.network.secure_session import SecureSite, SecureTransport
 from weft.network.task_from_config import task_of
 from weft.solvers.settings import Settings
-from weft_examples.local_federation_processes import ID, LABEL, SUBMITTER, LocalCluster
+from weft_examples.local_federation_processes import ID, LABEL, SUBMITTER, FederationProcesses
 
 #: Bytes of a message, and how many round trips are measured in each way.
 SIZES = {"1 kB": (1_000, 100), "100 kB": (100_000, 100), "5 MB": (5_000_000, 15)}
@@ -77,11 +77,11 @@ _ECHOES = "harness.echoes"
 
 
 @contextmanager
-def trial(split: Split) -> Iterator[LocalCluster]:
+def trial(split: Split) -> Iterator[FederationProcesses]:
     """Four parties that have agreed to everything, in a folder that goes with them."""
     with (
         tempfile.TemporaryDirectory(prefix="weft-bench-") as folder,
-        LocalCluster(Path(folder) / "trial", split.parties, terms=OPEN) as made,
+        FederationProcesses(Path(folder) / "trial", split.parties, terms=OPEN) as made,
     ):
         yield made
 
@@ -124,7 +124,7 @@ def round_trips(report: Report, data: DataSets) -> None:
             report.add(f"{name}: median over", middle["weft"] / middle[way], "×", bar=bar)
 
 
-def let_echo(made: LocalCluster) -> None:
+def let_echo(made: FederationProcesses) -> None:
     """Name the benchmark's classes in its own kits."""
     coordinator = made.kit("coordinator")
     for name in ("coordinator", *made.parties):
@@ -148,7 +148,7 @@ def let_echo(made: LocalCluster) -> None:
         path.write_text(json.dumps(resources))
 
 
-def echo_folder(made: LocalCluster, name: str) -> Path:
+def echo_folder(made: FederationProcesses, name: str) -> Path:
     return made.folder / f"echo-{name}"
 
 
@@ -161,12 +161,12 @@ def let_processes_find_echoes() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
 
 
-def figures_of(made: LocalCluster) -> Path:
+def figures_of(made: FederationProcesses) -> Path:
     """The file that the measuring job writes."""
     return made.folder / "seconds.json"
 
 
-def play(made: LocalCluster, arguments: dict[str, Any]) -> None:
+def play(made: FederationProcesses, arguments: dict[str, Any]) -> None:
     """Measure in this process, with the components that the kits name."""
     engines = {name: PlayedEngine(made.kit(name)) for name in made.parties}
     with ExitStack() as open_parties:
@@ -180,7 +180,7 @@ def play(made: LocalCluster, arguments: dict[str, Any]) -> None:
 
 
 def submit_measuring(
-    made: LocalCluster, arguments: dict[str, Any], patience: float = 120.0
+    made: FederationProcesses, arguments: dict[str, Any], patience: float = 120.0
 ) -> None:
     """Submit the job that measures, as any run is submitted, and wait for its figures."""
     job = made.folder / "round-trips"
@@ -272,7 +272,9 @@ def in_one_process(split: Split, solver: str, cipher: str, count: int) -> Course
     return course([record.wall_seconds for record in history]), history[-1].gap
 
 
-def write_config(made: LocalCluster, name: str, solver: str, cipher: str, count: int) -> Path:
+def write_config(
+    made: FederationProcesses, name: str, solver: str, cipher: str, count: int
+) -> Path:
     config = made.folder / f"{name}.toml"
     parties = "".join(f'[[party]]\nname = "{party}"\n' for party in made.parties)
     config.write_text(
@@ -296,7 +298,7 @@ def write_config(made: LocalCluster, name: str, solver: str, cipher: str, count:
     return config
 
 
-def deployed(made: LocalCluster, solver: str, cipher: str, count: int) -> Course:
+def deployed(made: FederationProcesses, solver: str, cipher: str, count: int) -> Course:
     """The same, over the network."""
     name = f"{solver}-{cipher}"
     config, out = write_config(made, name, solver, cipher, count), made.folder / name
@@ -307,7 +309,7 @@ def deployed(made: LocalCluster, solver: str, cipher: str, count: int) -> Course
 
 
 @contextmanager
-def opened_sites(made: LocalCluster) -> Iterator[dict[str, SecureSite]]:
+def opened_sites(made: FederationProcesses) -> Iterator[dict[str, SecureSite]]:
     """The sites of all parties, in this process."""
     sites: dict[str, SecureSite] = {}
     for name in made.parties:
@@ -330,7 +332,7 @@ def opened_sites(made: LocalCluster) -> Iterator[dict[str, SecureSite]]:
 
 
 def deployed_here(
-    sites: dict[str, SecureSite], made: LocalCluster, solver: str, cipher: str, count: int
+    sites: dict[str, SecureSite], made: FederationProcesses, solver: str, cipher: str, count: int
 ) -> Course:
     """The same with all sites and the coordinator in this process, and no engine between them."""
     name = f"{solver}-{cipher}"

@@ -16,7 +16,7 @@ import numpy as np
 
 from weft.data import load
 from weft.guards.terms import OPEN
-from weft_examples.local_federation_processes import SUBMITTER, LocalCluster
+from weft_examples.local_federation_processes import SUBMITTER, FederationProcesses
 
 #: The user in the containers.
 USER = 10001
@@ -48,7 +48,9 @@ def make(folder: Path) -> Path:
     }
     # The table is nobody's secret: they agree to what careful parties refuse.
     terms = msgspec.structs.replace(OPEN, matching="oprf")
-    made = LocalCluster(folder, tiles, terms=terms, federation="containers", host=HOST, port=PORT)
+    made = FederationProcesses(
+        folder, tiles, terms=terms, federation="containers", host=HOST, port=PORT
+    )
     for name in made.parties:
         place = folder / "sites" / name
         keys = place / "keys"

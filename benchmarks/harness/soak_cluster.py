@@ -22,7 +22,7 @@ from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.presence_replay import Presence, ReplayedPresence
 from weft.privacy.agreement import Consent, read_roster
 from weft.protocol import Channel
-from weft_examples.local_federation_processes import LocalCluster, free_port
+from weft_examples.local_federation_processes import FederationProcesses, free_port
 
 #: Rows and columns of a real table that each party holds.
 CUTS = {
@@ -87,7 +87,7 @@ def tiles() -> dict[str, list[Tile]]:
     }
 
 
-class SoakCluster(LocalCluster):
+class SoakCluster(FederationProcesses):
     """Four parties behind a proxy, whose connections can be cut."""
 
     def __init__(self, folder: Path) -> None:

@@ -11,7 +11,7 @@ from weft.network.engine.admin_session import Session
 from weft.network.kits.open_kit import Kit
 from weft.network.run_progress import Report
 from weft.solvers.base import Record
-from weft_examples.local_federation_processes import SUBMITTER, LocalCluster
+from weft_examples.local_federation_processes import SUBMITTER, FederationProcesses
 
 #: Seconds to wait for anything, which on a busy machine takes long, and between two questions.
 LONG, _ASK = 90.0, 0.02
@@ -27,7 +27,7 @@ class FollowedRun:
     """
 
     def __init__(
-        self, session: Session, cluster: LocalCluster, submit: str, before: frozenset[str]
+        self, session: Session, cluster: FederationProcesses, submit: str, before: frozenset[str]
     ) -> None:
         self._session, self._cluster, self._submit = session, cluster, submit
         self._before = before
@@ -70,7 +70,7 @@ class FollowedRun:
 
 @contextmanager
 def followed(
-    cluster: LocalCluster, handing_in: Callable[[], None], submit: str
+    cluster: FederationProcesses, handing_in: Callable[[], None], submit: str
 ) -> Iterator[FollowedRun]:
     """Hand a run in under this name, and follow it."""
     with Session(Kit.open(cluster.kit(SUBMITTER), "submitter")) as session:

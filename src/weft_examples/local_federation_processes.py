@@ -31,7 +31,7 @@ SUBMITTER = "submitter@weft.example"
 ID, LABEL = "id", "label"
 
 
-class LocalCluster(ProcessGroup):
+class FederationProcesses(ProcessGroup):
     """A coordinator and parties in a folder; a context at whose end none of them runs any more.
 
     .. code-block:: text

@@ -32,7 +32,7 @@ from weft.network.submitted_task import LinearTask
 from weft.privacy.agreement import Consent, read_roster
 from weft_examples import network_demo_sealed as sealed
 from weft_examples.followed_run import LONG, followed
-from weft_examples.local_federation_processes import SUBMITTER, LocalCluster
+from weft_examples.local_federation_processes import SUBMITTER, FederationProcesses
 from weft_examples.network_demo_data import Example, breast_example
 from weft_examples.network_demo_results import Figures, figures_of, same
 from weft_examples.process_sockets import look
@@ -74,7 +74,7 @@ class _Seen:
     listening: int = 0
     connections: int = 0
 
-    def look(self, cluster: LocalCluster) -> None:
+    def look(self, cluster: FederationProcesses) -> None:
         """Refuse to go on if anything reaches beyond this machine."""
         found = look([psutil.Process(), *cluster.processes()])
         if found.elsewhere:
@@ -100,7 +100,7 @@ def run_network_demo(folder: Path, say: Say) -> Figures:
     sizes = ", ".join(f"{name} {t.n}×{t.m}" for name, (t,) in example.tiles.items())
     say(f"{example.source}, and a third party cut from it: {sizes}")
     seen = _Seen()
-    with LocalCluster(folder, example.tiles, terms=TERMS, federation="demo") as cluster:
+    with FederationProcesses(folder, example.tiles, terms=TERMS, federation="demo") as cluster:
         say("provisioned: keys, a roster signed by all, certificates and kits")
         config = _write_config(folder / "config.toml", _CONFIG, cluster)
         for name in (COORDINATOR, *cluster.parties):
@@ -148,13 +148,13 @@ def run_network_demo(folder: Path, say: Say) -> Figures:
     )
 
 
-def _write_config(path: Path, content: str, cluster: LocalCluster) -> Path:
+def _write_config(path: Path, content: str, cluster: FederationProcesses) -> Path:
     parties = "\n".join(f'[[party]]\nname = "{name}"' for name in cluster.parties)
     path.write_text(content + parties + "\n", encoding="utf-8")
     return path
 
 
-def _check_closed_to_strangers(cluster: LocalCluster) -> None:
+def _check_closed_to_strangers(cluster: FederationProcesses) -> None:
     """Connect to the coordinator without a certificate; it must refuse."""
     kit = Kit.open(cluster.kit(SUBMITTER), "submitter")
     stranger = ssl.create_default_context(cafile=str(kit.authority))
@@ -174,7 +174,7 @@ def _check_closed_to_strangers(cluster: LocalCluster) -> None:
 # ── the run, and what happens to it ───────────────────────────────────────────────────────────
 
 
-def _disturb(cluster: LocalCluster, config: Path, out: Path, seen: _Seen, say: Say) -> int:
+def _disturb(cluster: FederationProcesses, config: Path, out: Path, seen: _Seen, say: Say) -> int:
     """Submit the run, kill and revive; returns how many iterations were done without the party."""
     with followed(cluster, lambda: cluster.submit(config, out), "submit") as run:
         run.until(lambda report: bool(report.records))
@@ -205,7 +205,7 @@ def _disturb(cluster: LocalCluster, config: Path, out: Path, seen: _Seen, say: S
     return away
 
 
-def _resumed_after(cluster: LocalCluster) -> int:
+def _resumed_after(cluster: FederationProcesses) -> int:
     """How many exchanges the second coordinator found; refuses a run that began anew."""
     found = re.search(r"goes on after (\d+) exchange", cluster.log(COORDINATOR))
     if found is None:
@@ -216,12 +216,15 @@ def _resumed_after(cluster: LocalCluster) -> int:
 # ── in one process ────────────────────────────────────────────────────────────────────────────────
 
 
-def _task(config: Path, cluster: LocalCluster) -> LinearTask:
+def _task(config: Path, cluster: FederationProcesses) -> LinearTask:
     return LinearJob().make_task(read_config(config, deployed=True), cluster.parties)
 
 
 def _in_one_process(
-    task: LinearTask, example: Example, cluster: LocalCluster, presence: Presence | None = None
+    task: LinearTask,
+    example: Example,
+    cluster: FederationProcesses,
+    presence: Presence | None = None,
 ) -> Trained:
     """A run in this process, from which the same parties are missing; None: nobody is."""
     roster = read_roster(cluster.roster)
@@ -239,7 +242,7 @@ def _in_one_process(
     )
 
 
-def _rehearse(config: Path, example: Example, cluster: LocalCluster) -> Trained:
+def _rehearse(config: Path, example: Example, cluster: FederationProcesses) -> Trained:
     """A short run of the same kind.
 
     On a fresh machine this process compiles the loops that all parties use, and keeps them on disk:

@@ -19,7 +19,7 @@ from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.submitted_task import LinearTask
 from weft.privacy.agreement import Consent, read_roster
 from weft_examples.followed_run import LONG, followed
-from weft_examples.local_federation_processes import LocalCluster
+from weft_examples.local_federation_processes import FederationProcesses
 from weft_examples.network_demo_data import Example
 from weft_examples.network_demo_results import SealedFigures, same
 from weft_examples.repeated_run import Drawn, repeat_run
@@ -49,7 +49,12 @@ Say = Callable[[str], None]
 
 
 def play_sealed(
-    cluster: LocalCluster, config: Path, task: LinearTask, example: Example, victim: str, say: Say
+    cluster: FederationProcesses,
+    config: Path,
+    task: LinearTask,
+    example: Example,
+    victim: str,
+    say: Say,
 ) -> SealedFigures:
     """Train on shares, kill a party and the coordinator, and compare with one process."""
     began, out = time.monotonic(), cluster.folder / "sealed-results"
@@ -97,7 +102,7 @@ def play_sealed(
     )
 
 
-def _copy_draws(cluster: LocalCluster) -> Path:
+def _copy_draws(cluster: FederationProcesses) -> Path:
     """Copies of what all have drawn in the run, which they delete at its end."""
     copies = cluster.folder / "drawn"
     copies.mkdir(mode=0o700)

@@ -41,7 +41,7 @@ from weft_neural.messages import (
     TrainReply,
     TrainRequest,
 )
-from weft_neural.party_neural_network import Labelled, LocalNetwork
+from weft_neural.party_neural_network import Labelled, PartyNetwork
 from weft_neural.party_samples import Holdings
 from weft_neural.scaling import Scaling, scaled
 from weft_neural.settings import RUNS, Block, NeuralSettings
@@ -133,7 +133,7 @@ class NeuralParty:
         self._classes: NDArray[Any] = np.zeros(0)
         self._scaling: Scaling | None = None
         self._agreed: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
-        self._local: LocalNetwork | None = None
+        self._local: PartyNetwork | None = None
         self._replays = False
         self._skipped: TrainRequest | None = None
         self._turn = self._samples = 0
@@ -277,7 +277,7 @@ class NeuralParty:
         else:
             self._meet(message.participants)
         held = self._holdings
-        self._local = LocalNetwork(
+        self._local = PartyNetwork(
             self.name,
             self._settings,
             self._blocks,
@@ -387,7 +387,7 @@ class NeuralParty:
         return self._network.take(extractors, classifier, measure=measure)
 
     @property
-    def _network(self) -> LocalNetwork:
+    def _network(self) -> PartyNetwork:
         if self._local is None:
             raise ProtocolError(f"party {self.name} has no network yet")
         return self._local

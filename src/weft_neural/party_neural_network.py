@@ -29,7 +29,7 @@ class Labelled:
     labels: NDArray[np.int64]
 
 
-class LocalNetwork:
+class PartyNetwork:
     """A network that is trained where its samples are.
 
     Parameters

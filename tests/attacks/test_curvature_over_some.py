@@ -15,7 +15,7 @@ from scene import by_rows, table_of
 
 from weft.crypto.scalar_mask_neighbours import attendance
 from weft.solvers.hyfdca import data_norms
-from weft.solvers.hyfdca.data_norms import CurvatureParty
+from weft.solvers.hyfdca.data_norms import DataNormsParty
 
 ALONE, OTHERS = NAMES[0], NAMES[1:]
 BITS = attendance(4, [1, 2, 3])
@@ -29,9 +29,9 @@ def again() -> Again:
 
 def asked_as_it_likes(monkeypatch) -> None:
     """Take out that every step comes once, in order, over the same parties."""
-    monkeypatch.setattr(CurvatureParty, "_go_on", lambda *_: None)
+    monkeypatch.setattr(DataNormsParty, "_go_on", lambda *_: None)
     monkeypatch.setattr(
-        CurvatureParty,
+        DataNormsParty,
         "_sharers",
         lambda party, message: data_norms.over_attending(
             party._cipher, message.attending, harmless=True
@@ -42,7 +42,7 @@ def asked_as_it_likes(monkeypatch) -> None:
 def own(again: Again) -> float:
     """For the judge: that party's part."""
     half = again.parties[ALONE]._half
-    u = half.curvature._u[half.view.counted_rows]
+    u = half.data_norms._u[half.view.counted_rows]
     return float((u**2).sum()) / half.view.n_samples
 
 
@@ -60,7 +60,7 @@ def gathered(again: Again, scales: dict[str, float]) -> float:
         message = {**spread[name], "scale": scale}
         again.asked[name] = {k: v for k, v in message.items() if k in ("round", "scale")}
         # v of the round before is brought again: what it is matters little.
-        again.parties[name]._half.curvature._v.open = lambda v, width: np.ones((30, 1)) / 30
+        again.parties[name]._half.data_norms._v.open = lambda v, width: np.ones((30, 1)) / 30
         again.ask([name])
         again.later -= 100
     again.later += 100
@@ -85,8 +85,8 @@ def test_nobody_is_left_out_while_all_are_there(again, record):
 def test_those_who_began_a_power_iteration_end_it(again):
     """Also where HyFDCA works in the place of another solver."""
     for party in again.parties.values():
-        party._half.curvature._among_some = True
-        party._half.curvature._step = "gather"
+        party._half.data_norms._among_some = True
+        party._half.data_norms._step = "gather"
     assert not again.ask(OTHERS, attending=BITS)
     assert all("over others than all that began with it" in refusal for refusal in again.refusals)
 

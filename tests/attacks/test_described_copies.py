@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.guards.described_cells import ColumnLine, told_column
+from weft.guards.described_cells import ColumnLine, described_column
 
 LEAST = 10
 
 
 def edges_and_counts(cells):
     """Where a party that holds a column alone cuts it, and how many of its cells are below."""
-    told = told_column(cells, LEAST).cells
+    told = described_column(cells, LEAST).cells
     line = ColumnLine.around(float(told.mean()), 2.0 ** np.ceil(np.log2(2 * told.std())))
     edges = line.edges_of(line.places(told, LEAST, np.zeros(0)))
     return edges, np.searchsorted(told, edges)

@@ -18,7 +18,7 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
 from weft.privacy.ledger.earlier_column_rules import RuleMemory
 from weft.privacy.ledger.earlier_samples import Attendance
-from weft.privacy.ledger.ledger_contents import Pages
+from weft.privacy.ledger.ledger_contents import LedgerContents
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.settings import Settings
 
@@ -93,7 +93,7 @@ def test_rules_stay_whatever_the_cells_are(rules, samples, refused):
         same = some.astype(np.uint64)
         return Attendance(ids, some, same, same, np.arange(len(ids)), rules)
 
-    pages = Pages.new()
+    pages = LedgerContents.new()
     pages.remember(coming({"a": b"bins 1", "b": b""}, range(50)), "2026-01-01T10:00")
     change = pages.change(coming(rules, samples), 10)
     assert (None if change is None else change.ruled) == refused

@@ -30,7 +30,7 @@ from weft.network.presence_replay import Presence, ReplayedPresence
 from weft.privacy.agreement import Consent, Limits, read_roster
 from weft.protocol import unpack
 from weft.storage.framed_records import CutOff, Damage, read_frames
-from weft_examples.local_federation_processes import ID, SUBMITTER, LocalCluster
+from weft_examples.local_federation_processes import ID, SUBMITTER, FederationProcesses
 from weft_neural.config import read_neural_config
 from weft_neural.local_federation import NeuralFederation
 from weft_neural.sample_sources import TableSource
@@ -79,7 +79,7 @@ def new_tiles():
     return {name: Tile.make(t.ids, t.features, t.block) for name, t in found.items()}
 
 
-class Scene(LocalCluster):
+class Scene(FederationProcesses):
     """The trial, its policies and configs, and the coordinator's journal."""
 
     def __init__(self, folder):

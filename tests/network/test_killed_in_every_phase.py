@@ -14,7 +14,7 @@ from deployed import GAP, HERE, open_scene
 from halting import reached_by
 
 from weft.network.kits.engine_settings import COORDINATOR
-from weft_examples.local_federation_processes import LocalCluster
+from weft_examples.local_federation_processes import FederationProcesses
 
 #: Who is killed when: the site as a whole, the process in which it works, the process of the run at
 #: the coordinator, and all of the coordinator.
@@ -57,7 +57,7 @@ def test_whoever_is_killed_in_whatever_phase_the_model_is_that_of_one_process(tm
 def start_halting(scene, name, order):
     with scene.running(str(HERE / "halting.py"), str(order)):
         told = ("--policy", str(scene.policy(name)), "--new", str(scene.new(name)))
-        LocalCluster.start(scene, name, *told)
+        FederationProcesses.start(scene, name, *told)
 
 
 def kill(scene, role, order):

@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 
 from weft.data import Tile
 from weft.federation.model import load_model
-from weft_examples.local_federation_processes import LocalCluster
+from weft_examples.local_federation_processes import FederationProcesses
 
 PARTIES = ("north", "south", "west")
 LAM, COLUMNS = 0.02, 5
@@ -46,7 +46,7 @@ def test_probabilities_of_three_classes_are_those_of_scikit_learn(tmp_path):
     told = "\n".join(f'[[party]]\nname = "{party}"' for party in PARTIES)
     config = tmp_path / "classes.toml"
     config.write_text(CONFIG.format(lam=LAM, parties=told))
-    with LocalCluster(tmp_path / "scene", tiles) as scene:
+    with FederationProcesses(tmp_path / "scene", tiles) as scene:
         scene.start_all(seconds=240.0)
         scene.submit(config, tmp_path / "results")
         assert scene.wait("submit", 300) == 0, scene.log("submit")

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from weft.network.engine import site_worker
-from weft.network.engine.fork_server import Nursery
+from weft.network.engine.fork_server import ForkServer
 from weft.network.engine.on_demand_site_process import SiteProcess
 from weft.network.engine.site_process_frames import (
     FIRST,
@@ -52,7 +52,7 @@ def work(connection):
 
 @contextmanager
 def opened(folder, work=work, **more):
-    site = SiteProcess(Nursery(work), folder, **more)
+    site = SiteProcess(ForkServer(work), folder, **more)
     try:
         yield site
     finally:
@@ -187,16 +187,16 @@ def test_nothing_outlives_a_site_that_is_killed(tmp_path):
     told, tell = os.pipe()
     pid = os.fork()
     if not pid:
-        site = SiteProcess(Nursery(work), tmp_path)
+        site = SiteProcess(ForkServer(work), tmp_path)
         os.write(tell, site.answer(b"a"))
         threading.Thread(target=site.answer, args=(b"sleep",), daemon=True).start()
         time.sleep(LONG)
         os._exit(1)
     working = pid_of(os.read(told, 100))
-    nursery = psutil.Process(working).ppid()
+    fork_server = psutil.Process(working).ppid()
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    wait_for(lambda: not alive(working) and not alive(nursery))
+    wait_for(lambda: not alive(working) and not alive(fork_server))
 
 
 def alive(pid):
@@ -281,10 +281,10 @@ def test_a_process_that_breaks_the_rules_is_ended_and_its_letter_asked_again(
 def test_without_its_nursery_a_site_ends_so_that_it_is_started_again(tmp_path):
     pid = os.fork()
     if not pid:
-        nursery = Nursery(work)
-        os.kill(nursery._pid, signal.SIGKILL)
-        os.waitpid(nursery._pid, 0)
-        SiteProcess(nursery, tmp_path).answer(b"a")
+        fork_server = ForkServer(work)
+        os.kill(fork_server._pid, signal.SIGKILL)
+        os.waitpid(fork_server._pid, 0)
+        SiteProcess(fork_server, tmp_path).answer(b"a")
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 2
 

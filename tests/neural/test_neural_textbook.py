@@ -14,7 +14,7 @@ from small_networks import HELD, SEEN, WIDTHS, holdings, tiny, trained
 from torch.nn.functional import cross_entropy, linear, relu
 
 from weft_neural.neuron_matching import Matching
-from weft_neural.party_neural_network import Labelled, LocalNetwork
+from weft_neural.party_neural_network import Labelled, PartyNetwork
 from weft_neural.sample_sources import BlockSource
 from weft_neural.settings import Block
 from weft_neural.training import Trainer
@@ -142,7 +142,7 @@ def test_a_step_is_the_gradient_by_differences_with_the_pull():
     data = holdings(held=ONE)["north"]
     shaped = {"ct": msgspec.structs.replace(block, shape=(WIDTHS["ct"],))}
     labelled = Labelled({"ct": data.blocks["ct"].astype(np.float32)}, data.labels)
-    local = LocalNetwork("north", how, shaped, np.arange(3), labelled, None, torch.device("cpu"))
+    local = PartyNetwork("north", how, shaped, np.arange(3), labelled, None, torch.device("cpu"))
     local._trainer = Trainer(local.net, local._trainer._samples, pulls=how.pulls, batch=None)
     random = np.random.default_rng(0)
     centre = [w.clone() for w in (local.net.extractor_weights, local.net.classifier_weights)]

@@ -17,14 +17,14 @@ from weft_neural.party_samples import Holdings  # noqa: E402
 from weft_neural.sample_sources import BlockSource  # noqa: E402
 from weft_neural.server_model_accuracy import ServerJudge  # noqa: E402
 from weft_neural.settings import Block, NeuralSettings  # noqa: E402
-from weft_papers.hyfem.together.image_blocks import Pictures  # noqa: E402
+from weft_papers.hyfem.together.image_blocks import ImageBlocks  # noqa: E402
 from weft_papers.hyfem.together.matching import Matcher  # noqa: E402
 from weft_papers.hyfem.together.normalising import (  # noqa: E402
     batch_back,
     group_back,
     group_forward,
 )
-from weft_papers.hyfem.together.pytorch_operations import PlainOperations  # noqa: E402
+from weft_papers.hyfem.together.pytorch_operations import PytorchOperations  # noqa: E402
 from weft_papers.hyfem.together.report import page  # noqa: E402
 from weft_papers.hyfem.together.residual import Networks, outline  # noqa: E402
 from weft_papers.hyfem.together.rounds import Together  # noqa: E402
@@ -88,7 +88,7 @@ def sources(images):
 
 
 def together(images, chosen, **options):
-    pictures = Pictures(*images, 3, torch.device("cpu"))
+    pictures = ImageBlocks(*images, 3, torch.device("cpu"))
     rows = rows_of(images)
     return Together(pictures, {p: (own, rows[p]) for p, own in HELD.items()}, chosen, **options)
 
@@ -116,7 +116,9 @@ def test_rounds_are_those_of_a_federation(images, rounds, close):
         whole = torch.from_numpy(expected.model.extractors[name])
         weights.copy_(whole[: len(weights)])
         statistics.copy_(whole[len(weights) :])
-    loaded = Networks(run.server.plan, 2, PlainOperations(), torch.device("cpu"), low=torch.float32)
+    loaded = Networks(
+        run.server.plan, 2, PytorchOperations(), torch.device("cpu"), low=torch.float32
+    )
     loaded.load(list(net.extractors))
     for found, wanted in zip(run.server.vectors(), loaded.vectors(), strict=True):
         for one, other in zip(found, wanted, strict=True):
@@ -169,7 +171,7 @@ def test_gradients_are_autograd_s(norm):
     modules = list(net.extractors)
     plan = outline(modules[0], (1, 8, 8))
     place = torch.device("cpu")
-    ours = Networks(plan, 2, PlainOperations(), place, low=torch.float32)
+    ours = Networks(plan, 2, PytorchOperations(), place, low=torch.float32)
     ours.load(modules)
     x = torch.rand(2, 12, 8, 8, 1)
     factor = torch.rand(2, 12, 512)
@@ -183,7 +185,7 @@ def test_gradients_are_autograd_s(norm):
             (theirs * factor[number]).sum().backward()
             for parameter in module.parameters():
                 parameter.data = parameter.grad
-    wanted = Networks(plan, 2, PlainOperations(), place, low=torch.float32)
+    wanted = Networks(plan, 2, PytorchOperations(), place, low=torch.float32)
     wanted.load(modules)
     assert apart(ours.dfilters, wanted.filters) < 1e-4
     assert apart(ours.dnorms, wanted.norms) < 1e-4
@@ -262,9 +264,9 @@ def both_normalised(plain, kernels, y, dout):
     [Shape(16, 16, 64, 64, 3, 1), Shape(8, 8, 128, 256, 3, 2), Shape(4, 4, 256, 512, 1, 2)],
 )
 def test_kernels_compute_what_pytorch_does(shape):
-    from weft_papers.hyfem.together.triton_operations import KernelOperations
+    from weft_papers.hyfem.together.triton_operations import TritonOperations
 
-    plain, kernels = PlainOperations(), KernelOperations()
+    plain, kernels = PytorchOperations(), TritonOperations()
     made = torch.Generator("cuda").manual_seed(0)
 
     def some(*size):

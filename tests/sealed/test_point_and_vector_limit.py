@@ -13,14 +13,20 @@ from weft.solvers.sealed.catalogue_entry import why_not_sealed
 from weft.solvers.sealed.coordinator import SealedCoordinator
 from weft.solvers.sealed.coordinator_round_trips import SealedExchange
 from weft.solvers.sealed.digit_widths import largest_noise
-from weft.solvers.sealed.point_and_vector_limit import MOST_GRADIENTS, SPARE_POINTS, PhaseLimit
+from weft.solvers.sealed.point_and_vector_limit import (
+    MOST_GRADIENTS,
+    SPARE_POINTS,
+    PointAndVectorLimit,
+)
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
 
 
 def test_the_limit_follows_from_iterations_lambdas_and_folds():
     def limit(**settings):
-        return PhaseLimit.of(Settings(lam=1e-2, loss="logistic", solver="sealed", **settings), 1)
+        return PointAndVectorLimit.of(
+            Settings(lam=1e-2, loss="logistic", solver="sealed", **settings), 1
+        )
 
     assert limit().gradients == MOST_GRADIENTS + 1
     assert limit(iterations=5).gradients == 5 + 1
@@ -38,7 +44,7 @@ def test_long_paths_are_asked_for_no_more_than_a_roster_lets_iterations_be():
     assert (why, mend) == ("a run has at most 20", "list fewer values of lambda")
     assert not list(limits.objections(msgspec.structs.replace(long, path=path[:19])))
     # Without a roster, no path takes more than some hundred points and gradients.
-    limit = PhaseLimit.of(msgspec.structs.replace(long, iterations=10_000), 1)
+    limit = PointAndVectorLimit.of(msgspec.structs.replace(long, iterations=10_000), 1)
     assert limit.gradients + limit.spare < 500
     too_long = msgspec.structs.replace(long, path=tuple(np.geomspace(1e-3, 1, 300).tolist()))
     assert "at most 200 values of λ" in why_not_sealed(too_long)

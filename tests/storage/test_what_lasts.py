@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from weft.privacy.ledger.ledger_contents import Pages
+from weft.privacy.ledger.ledger_contents import LedgerContents
 from weft.privacy.ledger.ledger_file import Book
 from weft.storage.atomic_files import write_private
 from weft.storage.journal import Journal
@@ -41,7 +41,7 @@ def test_a_file_is_flushed_before_it_takes_its_name_and_the_name_after_it(flushe
 
 
 def test_a_ledger_is_on_the_disk_before_a_run_goes_on(flushed, tmp_path):
-    Book(tmp_path, "north").write(Pages.new())
+    Book(tmp_path, "north").write(LedgerContents.new())
     (draft, content), names = flushed
     assert draft != "north.npz"
     assert content.startswith(b"PK")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from weft.privacy.ledger.ledger_contents import Pages, Run
+    from weft.privacy.ledger.ledger_contents import LedgerContents, Run
     from weft.privacy.ledger.ledger_file import Group
 
 #: Runs that are listed, the last ones.
@@ -62,7 +62,7 @@ def ledger(
         _show_groups(pages)
 
 
-def _plain(pages: Pages) -> dict[str, Any]:
+def _plain(pages: LedgerContents) -> dict[str, Any]:
     import msgspec
 
     from weft.privacy.ledger.ledger_file import groups_of
@@ -109,7 +109,7 @@ def _show_runs(runs: list[Run]) -> None:
     Console(markup=False).print(table)
 
 
-def _show_groups(pages: Pages) -> None:
+def _show_groups(pages: LedgerContents) -> None:
     from weft.cli.terminal_output import say
     from weft.guards.sum_noise import epsilon_of
     from weft.privacy.ledger.expected_exposure_text import item

@@ -58,7 +58,7 @@ class Place:
     label_parties: int
 
 
-class RunParticipants:
+class PartyKeyAgreement:
     """What a party knows of the others of one run, and shares with them.
 
     Parameters

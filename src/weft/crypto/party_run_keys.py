@@ -19,7 +19,7 @@ from weft.crypto.ciphers.pad import Pad
 from weft.crypto.key_messages import SeedBoxes, SeedPlan
 from weft.crypto.pads.pad_streams import Streams
 from weft.crypto.pads.pads_all_parties_know import OpeningPads
-from weft.crypto.party_key_agreement import Keys, Place, RunParticipants
+from weft.crypto.party_key_agreement import Keys, PartyKeyAgreement, Place
 from weft.crypto.randomness_log import RandomnessLog
 from weft.crypto.secret_bytes import Secret
 from weft.crypto.seed_letters import (
@@ -57,7 +57,7 @@ class MadeSeeds:
     public: bytes | None = None
 
 
-class Keyring(RunParticipants):
+class Keyring(PartyKeyAgreement):
     """The keys of one party in one run."""
 
     def __init__(

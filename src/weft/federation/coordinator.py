@@ -23,7 +23,7 @@ from weft.federation.messages import (
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.rare_samples_and_columns import leave_out_rare, remarks
 from weft.federation.release.coordinator import Outcome, release
-from weft.federation.weight_and_offset_letters.coordinator import tell_columns
+from weft.federation.weight_and_offset_letters.coordinator import relay_weights_and_offsets
 from weft.guards.terms import Terms
 from weft.losses.multinomial import MOST_CLASSES
 from weft.matching.coordinator import meet
@@ -253,7 +253,7 @@ def coordinate(
     holdings = match(channel, preprocessing, settings, announced, run, adder)
     classes, terms = announced.classes, announced.terms
     if preprocessing.sample_columns.named and terms.allow_told_columns and adder.linked:
-        tell_columns(channel)
+        relay_weights_and_offsets(channel)
     other = in_sums(settings, holdings, classes, terms, saves=saves, warm=warm)
     if other is not None:
         settings, reason = other

@@ -45,7 +45,7 @@ from weft.federation.release.second_moments import SecondMoments
 from weft.federation.resume_fingerprint import insist_on_origin
 from weft.federation.training_data import TrainingData
 from weft.federation.unit_mismatches_party import UnitsParty
-from weft.federation.weight_and_offset_letters.party import ToldColumns
+from weft.federation.weight_and_offset_letters.party import WeightsAndOffsets
 from weft.guards import Terms
 from weft.inference.coefficient_summary import Summary
 from weft.matching.party import MatchingParty
@@ -241,7 +241,7 @@ class Party:
             draws=draws,
             later=self._columns.declares,
         )
-        self._told = ToldColumns(
+        self._told = WeightsAndOffsets(
             name,
             found,
             sample_columns,

@@ -14,7 +14,7 @@ from weft.federation.party_ledger import PartyLedger
 from weft.federation.rare_samples_and_columns import RareParty
 from weft.federation.training_data import TrainingData
 from weft.federation.unit_mismatches_party import UnitsParty
-from weft.federation.weight_and_offset_letters.party import ToldColumns
+from weft.federation.weight_and_offset_letters.party import WeightsAndOffsets
 from weft.matching.messages import VIEW, ViewReply, ViewRequest
 from weft.matching.party import MatchingParty
 from weft.matching.party_view import PartyView
@@ -46,7 +46,7 @@ class PartyHoldings:
         matching: MatchingParty,
         announcing: AnnouncingParty,
         insisted: InsistedTerms,
-        told: ToldColumns,
+        told: WeightsAndOffsets,
         units: UnitsParty,
         ledger: PartyLedger,
         *,

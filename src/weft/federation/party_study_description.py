@@ -32,11 +32,11 @@ from weft.federation.study_description_messages import (
 from weft.guards.described_cells import (
     TAIL,
     ColumnLine,
-    ToldColumn,
+    DescribedColumn,
+    described_column,
+    described_counts,
+    described_levels,
     reached_by,
-    told_column,
-    told_counts,
-    told_levels,
 )
 from weft.protocol import Message, Nothing, Phase, answer, answers
 from weft.protocol.message import malformed
@@ -147,7 +147,7 @@ class DescribeParty(Party):
         return {n for n in self._names if n not in known and pairs and "*" in n}
 
     @cached_property
-    def _told_columns(self) -> list[ToldColumn]:
+    def _told_columns(self) -> list[DescribedColumn]:
         """Per column of its own, the cells that it counts, as they may be described."""
         least, cells = self._least, self._counted_cells()
         levels: dict[str, list[int]] = {}
@@ -155,11 +155,11 @@ class DescribeParty(Party):
             if name in self._origins:
                 levels.setdefault(self._origins[name], []).append(column)
         for group in levels.values():
-            flags = told_levels(np.stack([cells[column] for column in group], axis=1), least)
+            flags = described_levels(np.stack([cells[column] for column in group], axis=1), least)
             cells.update({column: flags[:, place] for place, column in enumerate(group)})
-        nothing = ToldColumn(np.zeros(0), 0)
+        nothing = DescribedColumn(np.zeros(0), 0)
         return [
-            told_column(cells[column], least) if told else nothing
+            described_column(cells[column], least) if told else nothing
             for column, told in enumerate(self._tells_of.tolist())
         ]
 
@@ -192,11 +192,11 @@ class DescribeParty(Party):
         return self._terms.allow_site_statistics and bool(len(self._outcome))
 
     @cached_property
-    def _everything(self) -> list[tuple[int, ToldColumn]]:
+    def _everything(self) -> list[tuple[int, DescribedColumn]]:
         """What is told of which column of all; a response is one more."""
         found = list(zip(self._places.tolist(), self._told_columns, strict=True))
         if self.data.classes is None and self._tells_outcome:
-            found.append((self._width - 1, told_column(self._outcome, self._least)))
+            found.append((self._width - 1, described_column(self._outcome, self._least)))
         return found
 
     # ── phases ────────────────────────────────────────────────────────────────────────────
@@ -318,7 +318,7 @@ class DescribeParty(Party):
                 told[view.party] = len(cells), deviation.sum(), (deviation**2).sum()
             return told
         counts = np.bincount(self._outcome.astype(np.int64), minlength=len(classes))
-        shown = told_counts(counts, least).astype(np.float64)
+        shown = described_counts(counts, least).astype(np.float64)
         told = np.zeros((1 + view.n_parties, len(classes) + 1))
         told[0] = shown if self._tells_outcome else 0.0
         if self._tells_site:

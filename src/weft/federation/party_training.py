@@ -26,7 +26,7 @@ from weft.federation.party_ledger import PartyLedger
 from weft.federation.release.noised_weights import NoiseSize, NoisyRelease
 from weft.federation.release.standard_errors_party import StatisticsGuard, StatisticsParty
 from weft.federation.training_data import TrainingData
-from weft.federation.weight_and_offset_letters.party import ToldColumns
+from weft.federation.weight_and_offset_letters.party import WeightsAndOffsets
 from weft.guards.model_noise import row_bound
 from weft.guards.score_buckets import EarlierCounts
 from weft.matching.party import MatchingParty
@@ -124,7 +124,7 @@ class PartyTraining:
 
     # ── before the first step ─────────────────────────────────────────────────────────────
 
-    def start(self, message: StartRequest, told: ToldColumns) -> PartyHalf:
+    def start(self, message: StartRequest, told: WeightsAndOffsets) -> PartyHalf:
         """Its half of the solver, unless columns should have been told that were not."""
         name = self._consent.name
         if self.half is not None:

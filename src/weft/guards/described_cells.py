@@ -1,6 +1,6 @@
 """A party's column as it may be described: no count, sum or edge that follows is about a few cells.
 
-Everything that is told of a column is computed from the cells that `told_column` gives, which
+Everything that is told of a column is computed from the cells that `described_column` gives, which
 follow from the party's own cells and its own ``least`` alone. So two descriptions of the same
 samples are of the same cells, whatever others hold and whoever asks.
 
@@ -37,19 +37,19 @@ _UNITS = 4
 
 
 @dataclass(frozen=True, eq=False)
-class ToldColumn:
+class DescribedColumn:
     """What may be described: cells in ascending order, and how many are blank."""
 
     cells: Floats
     blank: int
 
 
-def told_column(values: Floats, least: int) -> ToldColumn:
+def described_column(values: Floats, least: int) -> DescribedColumn:
     """A party's cells as they may be described; NaN is a blank one."""
     known = np.sort(values[~np.isnan(values)])
     blank = len(values) - len(known)
     if len(known) < least:
-        return ToldColumn(np.zeros(0), len(values) if len(values) >= least else 0)
+        return DescribedColumn(np.zeros(0), len(values) if len(values) >= least else 0)
     middle = known[(len(known) - 1) // 2]
     alike = int((known == middle).sum())
     if 0 < blank < least:
@@ -57,13 +57,13 @@ def told_column(values: Floats, least: int) -> ToldColumn:
     reach = reached_by(np.abs(known - middle), least)
     if reach == 0.0 and alike < least:
         # All would count as the median, which may be the cell of one sample.
-        return ToldColumn(np.zeros(0), len(values))
+        return DescribedColumn(np.zeros(0), len(values))
     if reach == 0.0:
-        return ToldColumn(np.full(len(known), middle), blank)
+        return DescribedColumn(np.full(len(known), middle), blank)
     unit = power_above(reach)
     inside = np.clip(known - middle, -FARTHEST * unit, FARTHEST * unit) + middle
     grain = unit * GRAIN
-    return ToldColumn(_without_rare_values(np.round(inside / grain) * grain, least), blank)
+    return DescribedColumn(_without_rare_values(np.round(inside / grain) * grain, least), blank)
 
 
 def reached_by(sizes: Floats, least: int) -> float:
@@ -97,7 +97,7 @@ def _without_rare_values(cells: Floats, least: int) -> Floats:
     return np.repeat(values[order[first]][group], counts)
 
 
-def told_levels(flags: Floats, least: int) -> Floats:
+def described_levels(flags: Floats, least: int) -> Floats:
     """(rows × levels) which level a row has, without levels that a few rows have; NaN: blank.
 
     Rows of rare levels have none; and where only a few have none, neither have those of the rarest
@@ -121,7 +121,7 @@ def told_levels(flags: Floats, least: int) -> Floats:
     return told
 
 
-def told_counts(counts: Ints, least: int) -> Ints:
+def described_counts(counts: Ints, least: int) -> Ints:
     """How many have which of several levels, then how many are left unsaid, as some are few."""
     told = np.where(counts < least, 0, counts)
     while 0 < counts.sum() - told.sum() < least and told.any():

@@ -24,7 +24,7 @@ from weft.network.exchange_outcome import (
     write_record,
 )
 from weft.network.presence_replay import Absence, Missed
-from weft.network.resumable_channel import RestingChannel
+from weft.network.resumable_channel import ResumableChannel
 from weft.network.transport_interface import Transport
 from weft.network.versions import OtherVersion, check_version
 from weft.network.wire_format import End, Ended, Failed, Hello, Welcome, Work, checksum, encode
@@ -65,7 +65,7 @@ class Timeouts:
         return self.setup if long else self.work
 
 
-class NetworkChannel(RestingChannel):
+class NetworkChannel(ResumableChannel):
     """Asks parties over a transport, and writes each outcome to the journal before using it.
 
     Given the journal of an interrupted run, it first repeats that without sending anything. Where

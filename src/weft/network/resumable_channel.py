@@ -24,7 +24,7 @@ from weft.protocol.metering import PhaseCost
 from weft.storage.journal import Journal
 
 
-class RestingChannel(Channel):
+class ResumableChannel(Channel):
     """The journal of a run, what came of it, and snapshots of the coordinator in it.
 
     Parameters are those of :class:`weft.network.network_channel.NetworkChannel`; ``ping`` is how

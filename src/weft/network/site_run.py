@@ -24,7 +24,7 @@ from weft.network.site_resume_refusals import (
     overtaken,
     restored,
 )
-from weft.network.site_snapshots import GROUND, SNAPSHOT, RunSnapshots, Standing
+from weft.network.site_snapshots import GROUND, SNAPSHOT, SiteSnapshots, Standing
 from weft.network.versions import check_version
 from weft.network.wire_format import Hello, Work, Worked, decode_envelope, encode
 from weft.protocol import Fields, fields_of, pack, phase_named, unpack
@@ -99,7 +99,7 @@ class SiteRun:
         except BaseException:
             self._journal.close()
             raise
-        self._snapshots = RunSnapshots(run, self._journal, self._memory)
+        self._snapshots = SiteSnapshots(run, self._journal, self._memory)
         try:
             self._read()
             self._check_origin()

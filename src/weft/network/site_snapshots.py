@@ -95,7 +95,7 @@ _RECORDS: msgspec.msgpack.Decoder[_Record] = msgspec.msgpack.Decoder(prepared(_R
 _WITNESSES: msgspec.msgpack.Decoder[_Witness] = msgspec.msgpack.Decoder(prepared(_Witness))
 
 
-class RunSnapshots:
+class SiteSnapshots:
     """The snapshots in one journal.
 
     Parameters

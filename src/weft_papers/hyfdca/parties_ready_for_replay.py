@@ -131,7 +131,7 @@ class MatchedParties:
             run.omega = self._safe.omega
             constants = self._safe.constants("")
             for half, known in zip(halves, self._halves, strict=True):
-                half.curvature.norms = known.curvature.norms
+                half.data_norms.norms = known.data_norms.norms
                 half._take_constants(constants)
         names, rows, columns = self._holdings.parties, run.row_layout, run.column_layout
         return Seated(

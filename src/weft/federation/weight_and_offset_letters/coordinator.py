@@ -15,7 +15,7 @@ from weft.federation.weight_and_offset_letters.messages import (
 from weft.protocol import Channel
 
 
-def tell_columns(channel: Channel) -> None:
+def relay_weights_and_offsets(channel: Channel) -> None:
     """Coordinator: carry letters from holders of weights and offsets to holders of labels."""
     parties = channel.parties
     replies = channel.ask(TELL, dict.fromkeys(parties, TellRequest())).insist("telling weights")

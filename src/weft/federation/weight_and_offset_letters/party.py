@@ -45,7 +45,7 @@ _PURPOSE = "values of samples"
 _NAMED = 5
 
 
-class ToldColumns:
+class WeightsAndOffsets:
     """A party's half.
 
     Parameters

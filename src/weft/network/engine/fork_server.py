@@ -18,7 +18,7 @@ from typing import NoReturn
 Work = Callable[[socket.socket], None]
 
 
-class Nursery:
+class ForkServer:
     """Starts processes that all do the same work, each with a connection of its own.
 
     Parameters
@@ -45,7 +45,7 @@ class Nursery:
         Raises
         ------
         OSError
-            The nursery is gone.
+            The fork server is gone.
         """
         ours, theirs = socket.socketpair()
         with theirs:
@@ -57,7 +57,7 @@ class Nursery:
         return ours
 
     def close(self) -> None:
-        """End the nursery and all that it started, and wait for it."""
+        """End the fork server and all that it started, and wait for it."""
         self._control.close()
         with suppress(ChildProcessError):
             os.waitpid(self._pid, 0)

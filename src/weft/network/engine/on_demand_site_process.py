@@ -25,7 +25,7 @@ import msgspec
 
 from weft.errors import ProtocolError
 from weft.network.engine import require_client
-from weft.network.engine.fork_server import Nursery
+from weft.network.engine.fork_server import ForkServer
 from weft.network.engine.no_core_dumps import write_no_core
 from weft.network.engine.site_process_frames import (
     FIRST,
@@ -67,7 +67,7 @@ def open_apart(
     write_no_core()
     if not hasattr(os, "fork"):  # pragma: no cover - Windows has none.
         return None
-    site = SiteProcess(Nursery(partial(work_for_site, settings=settings, kit=kit)), kit.home)
+    site = SiteProcess(ForkServer(partial(work_for_site, settings=settings, kit=kit)), kit.home)
     # It loads what it needs meanwhile, and is small without the engine.
     working = site.start()
     require_client()
@@ -85,7 +85,7 @@ class SiteProcess:
 
     Parameters
     ----------
-    nursery
+    fork_server
         Starts processes that answer letters.
     folder
         The site's, with the index of its runs.
@@ -93,8 +93,8 @@ class SiteProcess:
         Seconds without a letter, without a run under way, after which its process ends.
     """
 
-    def __init__(self, nursery: Nursery, folder: Path, idle: float = _IDLE) -> None:
-        self._nursery, self._folder, self._idle = nursery, folder, idle
+    def __init__(self, fork_server: ForkServer, folder: Path, idle: float = _IDLE) -> None:
+        self._fork_server, self._folder, self._idle = fork_server, folder, idle
         self._lock = Lock()
         self._working: _WorkingProcess | None = None
         self._exposure: list[Metric] = []
@@ -150,11 +150,11 @@ class SiteProcess:
         """End its process; its runs stay as they are for the next one."""
         with self._lock:
             self._closed = True
-        self._nursery.close()
+        self._fork_server.close()
 
     def _begun(self) -> _WorkingProcess:
         if self._working is None:
-            working = self._working = _WorkingProcess(self._nursery.start())
+            working = self._working = _WorkingProcess(self._fork_server.start())
             Thread(target=self._follow, args=(working,), name="weft site", daemon=True).start()
         return self._working
 

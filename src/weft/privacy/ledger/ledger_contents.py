@@ -120,7 +120,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass
-class Pages:
+class LedgerContents:
     """What a party's file holds.
 
     Attributes
@@ -170,7 +170,7 @@ class Pages:
     roles: Memory = field(default_factory=Memory.new)
 
     @classmethod
-    def new(cls) -> Pages:
+    def new(cls) -> LedgerContents:
         """No sample yet, and a key of its own."""
         received, shown, foreign, fewest = (np.zeros(0, np.int64) for _ in COUNTS)
         nobody = np.zeros(0, np.uint64)

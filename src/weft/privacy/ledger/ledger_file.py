@@ -25,7 +25,7 @@ from weft.privacy.ledger.earlier_models_and_moments import NUMBER_KINDS, NumberM
 from weft.privacy.ledger.earlier_samples import Memory
 from weft.privacy.ledger.earlier_score_buckets import ScoreMemory
 from weft.privacy.ledger.earlier_scoring_parties import CompanyMemory
-from weft.privacy.ledger.ledger_contents import COUNTS, Pages, Run
+from weft.privacy.ledger.ledger_contents import COUNTS, LedgerContents, Run
 from weft.storage.atomic_files import StorageError, load_arrays, locked, save_arrays
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ class Book:
         stem = party.replace("%", "%25").replace("/", "%2F")
         self.path = folder / f"{stem}.npz"
 
-    def read(self) -> Pages | None:
+    def read(self) -> LedgerContents | None:
         """What the file holds; None: there is none yet."""
         if not self.path.exists():
             return None
@@ -74,7 +74,7 @@ class Book:
             kind: self._held(NumberMemory.from_arrays(arrays, kind)) for kind in NUMBER_KINDS
         }
         received, shown, foreign, fewest = (np.array(count) for count in counts)
-        return Pages(
+        return LedgerContents(
             self._held(key.tobytes() if whole else None),
             sample,
             received,
@@ -120,7 +120,7 @@ class Book:
         with locked(self.path):
             yield
 
-    def write(self, pages: Pages) -> None:
+    def write(self, pages: LedgerContents) -> None:
         """Put pages in the place of those that were read under the same lock.
 
         They are on the disk before anybody notes elsewhere that they are.
@@ -159,7 +159,7 @@ class Book:
         )
 
 
-def read_books(folder: Path) -> dict[str, Pages]:
+def read_books(folder: Path) -> dict[str, LedgerContents]:
     """All parties' ledgers in a folder, by name."""
     found = {}
     for path in sorted(folder.glob("*.npz")):
@@ -180,7 +180,7 @@ class Group:
     Attributes
     ----------
     foreign, fewest
-        See :class:`weft.privacy.ledger.ledger_contents.Pages`.
+        See :class:`weft.privacy.ledger.ledger_contents.LedgerContents`.
     received, shown
         Sums about one of them.
     known, told
@@ -201,7 +201,7 @@ class Group:
         return asdict(self)
 
 
-def groups_of(pages: Pages, *, fine: bool = False) -> list[Group]:
+def groups_of(pages: LedgerContents, *, fine: bool = False) -> list[Group]:
     """The groups of a ledger, the largest first; ``fine`` ones have the same numbers throughout."""
     known = (pages.foreign > 0) & (pages.received >= pages.foreign)
     told = (pages.fewest > 0) & (pages.shown >= pages.fewest)

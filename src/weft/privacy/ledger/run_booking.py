@@ -30,7 +30,7 @@ from weft.privacy.ledger.earlier_models_and_moments import (
 )
 from weft.privacy.ledger.earlier_samples import Attendance
 from weft.privacy.ledger.earlier_scoring_parties import companies_of
-from weft.privacy.ledger.ledger_contents import Hashes, Kind, Pages, Question
+from weft.privacy.ledger.ledger_contents import Hashes, Kind, LedgerContents, Question
 from weft.privacy.ledger.ledger_file import Book
 from weft.privacy.ledger.sum_booking import Objection, SumBooking
 from weft.solvers.sealed.coalition_knowledge import Told
@@ -80,7 +80,7 @@ class Account(SumBooking):
         self._attendance, self._object = attendance, objecting
         self._once("objection to scores", lambda: self._refuse_change(self._pages))
 
-    def _refuse_change(self, pages: Pages | None) -> bytes:
+    def _refuse_change(self, pages: LedgerContents | None) -> bytes:
         who = self._attendance
         if pages is not None and who is not None and self._object is not None:
             self._object(lambda at_least: pages.change(who, at_least))
@@ -98,7 +98,7 @@ class Account(SumBooking):
             self._begun = True
 
     def _insist_on_budget(
-        self, pages: Pages | None, noise: ModelNoise, most: tuple[float, float]
+        self, pages: LedgerContents | None, noise: ModelNoise, most: tuple[float, float]
     ) -> bytes:
         spent = (0.0, 0.0) if pages is None else pages.spent(without=self._run_id)
         wanted = (noise.epsilon, noise.delta)
@@ -167,7 +167,7 @@ class Account(SumBooking):
         self._hessian = self._hessian or hessian
         self._once(f"{kind} ahead", lambda: self._refuse_numbers(self._book.read(), kind))
 
-    def _refuse_numbers(self, pages: Pages | None, kind: NumberKind) -> bytes:
+    def _refuse_numbers(self, pages: LedgerContents | None, kind: NumberKind) -> bytes:
         who, told = self._attendance, self._told[kind]
         if not self._exposes and pages is not None and who is not None:
             before = pages.numbers_told(kind, who, len(told.by_row))
@@ -317,7 +317,7 @@ class Account(SumBooking):
         self._begun = True
 
     def _scored(
-        self, pages: Pages, parties: tuple[str, ...], asked: Flags
+        self, pages: LedgerContents, parties: tuple[str, ...], asked: Flags
     ) -> tuple[Hashes, Hashes]:
         """Samples of a joint prediction and with whom they are scored; none, if nobody is named."""
         if not parties:

@@ -31,7 +31,7 @@ from weft.matching.party_view import PartyView
 from weft.privacy.ledger.earlier_models_and_moments import NumberKind
 from weft.privacy.ledger.earlier_samples import Attendance
 from weft.privacy.ledger.expected_exposure import sums_too_many
-from weft.privacy.ledger.ledger_contents import Cohort, Hashes, Kind, Pages, Question, Run
+from weft.privacy.ledger.ledger_contents import Cohort, Hashes, Kind, LedgerContents, Question, Run
 from weft.privacy.ledger.ledger_file import Book
 from weft.solvers.sealed.coalition_knowledge import Told
 from weft.storage.atomic_files import StorageError
@@ -237,12 +237,12 @@ class SumBooking:
             self._hashes = hashes
         return self._shown_elsewhere.tobytes() if self._strict else b""
 
-    def _put(self, pages: Pages, run: Run) -> None:
+    def _put(self, pages: LedgerContents, run: Run) -> None:
         pages.note(run)
         self._book.write(pages)
         self._key = pages.key
 
-    def _open_pages(self) -> Pages:
+    def _open_pages(self) -> LedgerContents:
         """What the file holds now, with what other runs have added to it."""
         pages = self._book.read()
         if pages is None:
@@ -251,7 +251,7 @@ class SumBooking:
                     f"the ledger {self._book.path} has gone in the middle of a run; put it back, "
                     "then start again"
                 )
-            return Pages.new()
+            return LedgerContents.new()
         # What this run has booked must be there to be taken back.
         mine = not self._begun or any(run.id == self._run_id for run in pages.runs)
         if not mine or self._key not in (None, pages.key):
@@ -314,7 +314,9 @@ def count_sums(cipher: Cipher, view: PartyView, read: Flags | None = None) -> Su
     return sum_counter
 
 
-def spent_before(pages: Pages, view: PartyView, ids: Sequence[NDArray[np.object_]]) -> Ints:
+def spent_before(
+    pages: LedgerContents, view: PartyView, ids: Sequence[NDArray[np.object_]]
+) -> Ints:
     """(2 × shared cohorts of a view) sums received and shown of one of their samples so far."""
     spent = pages.of(pages.hashes(_shared_ids(view, ids)))
     starts = view.shared_rows[:-1]

@@ -48,7 +48,7 @@ MARGIN = 1.1
 MOST_ROUNDS = 500
 
 
-class CurvatureParty:
+class DataNormsParty:
     """A party's half: its share of the norms, and products with X̃ and X̃ᵀ.
 
     Parameters

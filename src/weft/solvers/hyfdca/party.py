@@ -68,18 +68,18 @@ class HyfdcaParty(HyfdcaState):
     """
 
     def _on_begin(self, message: BeginRequest) -> Nothing:
-        self.curvature.finish(message)
+        self.data_norms.finish(message)
         if self.settings.local == "theory" and message.z is not None:
-            self.curvature.take_norms(message.z)
+            self.data_norms.take_norms(message.z)
         self._take_constants(message.constants)
         return Nothing()
 
     def phases(self) -> dict[str, Answer]:
         """What this half answers."""
         return answers(
-            answer(NORMS, self.curvature.share_norms),
-            answer(SPREAD, self.curvature.spread),
-            answer(GATHER, self.curvature.gather),
+            answer(NORMS, self.data_norms.share_norms),
+            answer(SPREAD, self.data_norms.spread),
+            answer(GATHER, self.data_norms.gather),
             answer(BEGIN, self._on_begin),
             answer(WEIGHTS, self._moving(self._on_weights)),
             answer(STEP, self._moving(self._on_step)),
@@ -99,7 +99,7 @@ class HyfdcaParty(HyfdcaState):
             self.z_sum.accept()
             self.v_sum.accept()
             self._undo = None
-            self.curvature.closed = True
+            self.data_norms.closed = True
             reply = handler(message)
             self._sequence += 1
             reply.sequence = self._sequence

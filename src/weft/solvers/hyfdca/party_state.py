@@ -14,7 +14,7 @@ from weft.guards.vectors_sent_beside_steps import SentAside
 from weft.protocol.message import malformed
 from weft.protocol.shared_fields import PadIds, PadLinks
 from weft.solvers.common_messages import Constants
-from weft.solvers.hyfdca.data_norms import CurvatureParty
+from weft.solvers.hyfdca.data_norms import DataNormsParty
 from weft.solvers.hyfdca.local_methods import (
     Drawing,
     LocalMethod,
@@ -65,7 +65,7 @@ class HyfdcaState:
         self.frozen = FrozenParty(self)
         # The theorems speak of the norms themselves, not of bounds on them.
         norms = "cohort" if settings.norms == "cohort" and settings.local == "safe" else "sample"
-        self.curvature = CurvatureParty(
+        self.data_norms = DataNormsParty(
             view, table, cipher, norms, settings.seed, among_some=among_some
         )
         self._sequence = 0
@@ -157,14 +157,14 @@ class HyfdcaState:
     def _take_constants(self, constants: Constants) -> None:
         """Take what setting up found out."""
         if self.settings.local == "theory":
-            self.curvature.check_unit()
+            self.data_norms.check_unit()
             if constants.share is None:
                 raise malformed("constants.share", "is missing")
             self.method = Theory(self.loss, self.settings.lam, constants.share)
         elif self.settings.local == "safe":
             if constants.omega is None:
                 raise malformed("constants.omega", "is missing")
-            self.method = self._safe(self.curvature.norms)
+            self.method = self._safe(self.data_norms.norms)
             self.method.set_omega(constants.omega)
 
     def _take_weights(self, v: bytes | None) -> None:
@@ -333,7 +333,7 @@ class HyfdcaState:
             "alpha_newest": self.alpha_wire.newest,
             "sequence": np.array(self._sequence),
             "norms_told": np.stack([self._norm_counted, self._norm_told]),
-            "norms": self.curvature.norms,
+            "norms": self.data_norms.norms,
             **{f"frozen.{name}": value for name, value in self.frozen.state().items()},
             **{f"aside.{name}": value for name, value in self._sent_aside().items()},
         }
@@ -349,8 +349,8 @@ class HyfdcaState:
         self.alpha_wire.newest = state["alpha_newest"].copy()
         self._sequence = int(state["sequence"])
         self._norm_counted, self._norm_told = state["norms_told"]
-        self.curvature.norms = state["norms"]
-        self.curvature.closed = True
+        self.data_norms.norms = state["norms"]
+        self.data_norms.closed = True
         self.frozen.restore(part_of(state, "frozen"))
         if self.aside is not None:
             self.aside.restore(part_of(state, "aside"))

@@ -17,7 +17,7 @@ from weft.solvers.sealed.coordinator_certified_points import ReleasedPoint
 from weft.solvers.sealed.coordinator_held_out_losses import HeldOut, starting_losses
 from weft.solvers.sealed.coordinator_inner_products import VectorProducts
 from weft.solvers.sealed.coordinator_lbfgs import Descent, Trial, factors_of
-from weft.solvers.sealed.coordinator_series_choice import ScoreGuard
+from weft.solvers.sealed.coordinator_series_choice import SeriesChoice
 from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSSES, AnySeries, ExponentialSeries
 from weft.solvers.sealed.gamma_as_poisson import GAMMA
 from weft.solvers.sealed.pack_scalar_shares import Told
@@ -105,7 +105,7 @@ class _Run:
             self._offset > 0 or errors.bounds.weighing is not None or self._exponential
         )
         self._parties = len(holdings.parties)
-        self._guard = ScoreGuard(errors.bounds.rows, self._parties, exchange.ladder)
+        self._guard = SeriesChoice(errors.bounds.rows, self._parties, exchange.ladder)
         lam, self._layout = settings.lambdas[0], problems
         starts = starting_losses(errors.bounds, exchange.folds, self._squared)
         self._problems, self._held = [], list[HeldOut]()
@@ -125,7 +125,7 @@ class _Run:
             self._problems.append(problem)
             self._held.append(HeldOut(problem, self._squared, left_out))
         self._vectors = self._iteration = self._alarms = 0
-        #: Points that may still be tried: parties answer no more than that, see `PhaseLimit`.
+        #: Points that may still be tried: parties answer no more, see `PointAndVectorLimit`.
         self._spare = spare_points(settings)
         self.result = Result(notes=exchange.notes)
         self._clock = Clock(channel, self.result)

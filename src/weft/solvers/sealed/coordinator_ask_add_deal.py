@@ -23,7 +23,7 @@ Asked = TypeVar("Asked", bound=SealedRequest)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 
 
-class AskedInTurn:
+class AskAddDeal:
     """Numbers of phases, what was opened in the last one, and what dealing costs.
 
     Attributes

@@ -16,7 +16,7 @@ from weft.crypto.primitives.seeded_words import SEED_BYTES, Words
 from weft.errors import ProtocolError
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel
-from weft.solvers.sealed.coordinator_ask_add_deal import AskedInTurn
+from weft.solvers.sealed.coordinator_ask_add_deal import AskAddDeal
 from weft.solvers.sealed.dealer import Dealer
 from weft.solvers.sealed.digit_widths import (
     EIGHTH_LEVEL,
@@ -79,7 +79,7 @@ from weft.sums.scalar_sums import add_scalars
 _FULL, _WIDE = 64, 128
 
 
-class SealedExchange(AskedInTurn):
+class SealedExchange(AskAddDeal):
     """All phases, each until everyone has answered, with what the dealer adds to them.
 
     Attributes

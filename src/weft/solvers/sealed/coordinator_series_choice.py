@@ -24,7 +24,7 @@ _ROOM = 1.1
 
 
 @dataclass
-class ScoreGuard:
+class SeriesChoice:
     """Which series is in use, and what its alarm says.
 
     Attributes

@@ -68,7 +68,7 @@ from weft.solvers.sealed.messages import (
 from weft.solvers.sealed.model_guard import refuse_wide, told_by_model
 from weft.solvers.sealed.pack_scalar_shares import pack_shares
 from weft.solvers.sealed.party_weighted_slopes import WeightedSlopeShares
-from weft.solvers.sealed.point_and_vector_limit import PhaseLimit
+from weft.solvers.sealed.point_and_vector_limit import PointAndVectorLimit
 from weft.solvers.sealed.ring_products import (
     add_products,
     encoded,
@@ -110,7 +110,9 @@ class SealedParty(WeightedSlopeShares):
         self._cells: NDArray[Any] = np.zeros((0, 0), np.int32)
         self._masked: list[Words] = []
         self._tables_label = ""
-        self._limit = PhaseLimit.of(settings, self._all_problems.width, offset=context.offset > 0)
+        self._limit = PointAndVectorLimit.of(
+            settings, self._all_problems.width, offset=context.offset > 0
+        )
         self._vectors: list[SharedVector] = []
         self._free = not settings.penalize_intercept
         self._constant = -1

@@ -29,7 +29,7 @@ class _Opening:
     shape: tuple[int, ...]
 
 
-class PhaseOrder:
+class AnswersInOrder:
     """Numbers of phases, the party's seeds, and what hides its words."""
 
     def __init__(self, context: PartyContext) -> None:

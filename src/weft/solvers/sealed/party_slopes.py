@@ -29,7 +29,7 @@ from weft.solvers.sealed.gamma_as_poisson import GAMMA
 from weft.solvers.sealed.masked_sine_kernels import add_cosines, add_waves, blocks_of
 from weft.solvers.sealed.model_guard import refuse_standing_out
 from weft.solvers.sealed.pack_scalar_shares import pack_shares
-from weft.solvers.sealed.party_answers_in_order import PhaseOrder
+from weft.solvers.sealed.party_answers_in_order import AnswersInOrder
 from weft.solvers.sealed.ring_products import encoded
 from weft.solvers.sealed.share_arithmetic import DealtShares, noise
 from weft.solvers.sealed.sine_series import (
@@ -47,7 +47,7 @@ from weft.solvers.subspace.class_fold_problems import Problems
 _FULL, _RING = 64, 1 << 64
 
 
-class SlopeShares(PhaseOrder):
+class SlopeShares(AnswersInOrder):
     """What scores become, per problem and row."""
 
     def __init__(self, context: PartyContext, settings: Settings) -> None:

@@ -27,7 +27,7 @@ def spare_points(settings: Settings) -> int:
 
 
 @dataclass
-class PhaseLimit:
+class PointAndVectorLimit:
     """What is left to be asked.
 
     Attributes
@@ -45,7 +45,7 @@ class PhaseLimit:
     apart: bool = False
 
     @classmethod
-    def of(cls, settings: Settings, problems: int, *, offset: bool = False) -> PhaseLimit:
+    def of(cls, settings: Settings, problems: int, *, offset: bool = False) -> PointAndVectorLimit:
         """For a run with so many problems side by side, and scores that differ at w = 0 or not."""
         stages = len(settings.lambdas)
         iterations = math.inf if settings.iterations is None else settings.iterations * stages

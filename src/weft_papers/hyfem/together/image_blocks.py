@@ -16,7 +16,7 @@ from weft.array_types import Ints
 Blocks = Mapping[str, NDArray[Any]]
 
 
-class Pictures:
+class ImageBlocks:
     """Training and test images.
 
     Parameters
@@ -50,7 +50,7 @@ class Pictures:
         self.labels = torch.from_numpy(np.asarray(train[1], np.int64)).to(device)
         self.test_labels = torch.from_numpy(np.asarray(test[1], np.int64)).to(device)
 
-    def only(self, names: Sequence[str]) -> Pictures:
+    def only(self, names: Sequence[str]) -> ImageBlocks:
         """Some of the blocks."""
         numbers = [self.names.index(name) for name in names]
         found = copy(self)

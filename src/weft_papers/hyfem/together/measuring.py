@@ -9,7 +9,7 @@ from statistics import fmean, pstdev
 import torch
 from torch.nn.functional import cross_entropy
 
-from weft_papers.hyfem.together.image_blocks import Pictures, as_input
+from weft_papers.hyfem.together.image_blocks import ImageBlocks, as_input
 from weft_papers.hyfem.together.residual import Networks
 
 #: Images of blocks that are measured at once.
@@ -37,7 +37,7 @@ class Measured:
 
 @torch.no_grad()
 def measure(
-    pictures: Pictures,
+    pictures: ImageBlocks,
     networks: Networks,
     blocks: torch.Tensor,
     answer: Callable[[torch.Tensor], torch.Tensor],

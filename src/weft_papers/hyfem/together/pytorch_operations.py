@@ -13,7 +13,7 @@ EPSILON = 1e-5
 MOMENTUM = 0.1
 
 
-class PlainOperations:
+class PytorchOperations:
     """See `Operations`; networks are groups of one convolution."""
 
     def convolve(self, x: torch.Tensor, filters: torch.Tensor, shape: Shape) -> torch.Tensor:

@@ -25,10 +25,10 @@ from weft_neural.parameter_packing import first_layers, layer_shapes
 from weft_neural.settings import NeuralSettings
 from weft_neural.training import drawn_samples
 from weft_papers.hyfem.together.classifiers import Classifiers
-from weft_papers.hyfem.together.image_blocks import Pictures
+from weft_papers.hyfem.together.image_blocks import ImageBlocks
 from weft_papers.hyfem.together.matching import Matcher, Server
 from weft_papers.hyfem.together.measuring import Measured, measure
-from weft_papers.hyfem.together.pytorch_operations import PlainOperations
+from weft_papers.hyfem.together.pytorch_operations import PytorchOperations
 from weft_papers.hyfem.together.residual import FEATURES, Networks, outline
 from weft_papers.hyfem.together.shapes import Operations
 
@@ -88,7 +88,7 @@ class Together:
 
     def __init__(
         self,
-        pictures: Pictures,
+        pictures: ImageBlocks,
         parties: Mapping[str, tuple[Sequence[int], Ints]],
         settings: NeuralSettings,
         *,
@@ -324,10 +324,10 @@ class _Stepper:
 
 def _operations(low: torch.dtype) -> Operations:
     if low == torch.float32:
-        return PlainOperations()
-    from weft_papers.hyfem.together.triton_operations import KernelOperations
+        return PytorchOperations()
+    from weft_papers.hyfem.together.triton_operations import TritonOperations
 
-    return KernelOperations()
+    return TritonOperations()
 
 
 def _check(settings: NeuralSettings) -> None:

@@ -27,7 +27,7 @@ from weft_neural.neuron_matching.settings import Matching
 from weft_neural.settings import NeuralSettings
 from weft_papers.hyfem.scenes import Scene
 from weft_papers.hyfem.setups import Kind, Plan, Setup, setup
-from weft_papers.hyfem.together.image_blocks import Pictures
+from weft_papers.hyfem.together.image_blocks import ImageBlocks
 from weft_papers.hyfem.together.measuring import Measured
 from weft_papers.hyfem.together.rounds import Exchange, Together, Turn, pooled
 from weft_papers.hyfem.together.run_lines import KEY, Line, best_rate, key_of, read_lines
@@ -61,7 +61,7 @@ class Study:
         self._low = torch.bfloat16 if self._device.type == "cuda" else torch.float32
         every = scene.blocks, scene.labels
         tested = scene.test_blocks, scene.test_labels
-        self._pictures = Pictures(every, tested, len(scene.class_names), self._device)
+        self._pictures = ImageBlocks(every, tested, len(scene.class_names), self._device)
         self.lines = {key_of(line): line for line in read_lines(out)}
 
     def has(self, kind: Method) -> bool:

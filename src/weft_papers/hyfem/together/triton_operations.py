@@ -48,7 +48,7 @@ def chosen_tile(kind: str, shape: Shape) -> Tile:
     return Tile(256, 128, 64, 8, 3)
 
 
-class KernelOperations:
+class TritonOperations:
     """See `Operations`.
 
     Parameters
