@@ -82,7 +82,7 @@ def unknown_solver(h):
 
 
 def unknown_scaling(h):
-    h.change('"standard"', '"standart"')
+    h.change("unit_rows = true", 'scaling = "standart"')
 
 
 def misspelt_key(h):
@@ -230,5 +230,5 @@ def test_samples_without_a_label_holder_are_left_out_and_counted(weft, hospitals
 @pytest.mark.parametrize("policy", ["zero", "mean"])
 def test_blank_cells_are_filled_on_request(weft, hospitals, policy):
     a_blank_cell(hospitals)
-    hospitals.change("unit_rows = true", f'unit_rows = true\nmissing = "{policy}"')
+    hospitals.change("unit_rows = true", f'scaling = "standard"\nmissing = "{policy}"')
     assert weft("train", hospitals.write(), "--quiet").code == 0

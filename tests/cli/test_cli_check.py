@@ -253,7 +253,7 @@ scaling = "standard"
 lambda = 1e-1
 
 [solver]
-gap = 1e-1
+gap = 4e-1
 
 [privacy]
 min_batch = 5

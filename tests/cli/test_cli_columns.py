@@ -79,7 +79,7 @@ def test_a_mistake_in_a_declaration_is_one_sentence(weft, hospitals, old, new, s
 
 def test_new_files_are_renamed_and_scaled_as_in_training(weft, hospitals, tmp_path):
     """North has grams under a name of its own, and a word for blank cells."""
-    hospitals.change("[data]", '[data]\nmissing = "mean"')
+    hospitals.change("[data]", '[data]\nmissing = "mean"\nscaling = "standard"')
     hospitals.north.loc[3, "age"] = None
     plain = hospitals.write()
     assert weft("train", plain, "--out", "plain", "--quiet").code == 0

@@ -61,6 +61,7 @@ def test_problems_are_there_as_json_too(weft, hospitals):
 
 def test_the_lines_that_are_proposed_mend_the_files(weft, hospitals):
     spoil(hospitals)
+    hospitals.change("[data]", '[data]\nscaling = "standard"')
     hospitals.south.loc[4, "marker"] = 1.0
     hospitals.south["dose"] = hospitals.south["marker"] ** 2
     outcome = weft("check", hospitals.write(), "--json")

@@ -71,8 +71,8 @@ def liblinear(lam, n):
 
 @pytest.mark.parametrize("seed", [0, *before_release(7)])
 def test_folds_score_a_support_vector_machine_as_liblinear_does(cancer, seed):
-    model = HybridClassifier(lam=1e-3, path=LAMBDAS, folds=FOLDS, gap=1e-5, seed=seed)
-    model.fit(SPLITS["grid"](cancer, k=2, q=3))
+    model = HybridClassifier(lam=1e-3, path=LAMBDAS, folds=FOLDS, gap=1e-4, seed=seed)
+    model.fit(SPLITS["grid"](cancer, k=2, q=2))
     assert model.solver_ == "cutting-planes"
     # One sample at the boundary of a fold of 190 may fall to either side.
     assert np.abs(fold_scores(model) - judged(cancer, seed, liblinear, accuracy)).max() <= 1.5 / 180
@@ -80,7 +80,7 @@ def test_folds_score_a_support_vector_machine_as_liblinear_does(cancer, seed):
 
 def test_folds_score_a_logistic_regression_as_scikit_learn_does(cancer):
     model = HybridClassifier("logistic", lam=1e-3, path=LAMBDAS, folds=FOLDS, intercept=False)
-    model.set_params(gap=1e-6).fit(SPLITS["rows"](cancer, parties=3))
+    model.set_params(gap=1e-5).fit(SPLITS["rows"](cancer, parties=3))
 
     def make(lam, n):
         return LogisticRegression(C=1 / (lam * n), fit_intercept=False, tol=1e-8, max_iter=1000)
@@ -128,7 +128,7 @@ def test_the_best_lambda_by_folds_is_released_and_said(cancer, searched):
     assert best["lambda"].tolist() == [searched.lambda_]
     assert best["mean_score"].iloc[0] == table["mean_score"].max()
     assert searched.model_.lam == searched.lambda_
-    alone = HybridClassifier(lam=searched.lambda_, gap=1e-6)
+    alone = HybridClassifier(lam=searched.lambda_, gap=1e-5)
     alone.fit(SPLITS["grid"](cancer, k=2, q=2))
     assert searched.coef_ == pytest.approx(alone.coef_, abs=0.05 * np.abs(alone.coef_).max())
 

@@ -73,7 +73,8 @@ def pooled(split: Split, features: Any) -> tuple[Floats, Any]:
 @pytest.mark.parametrize(
     ("data", "cut"),
     [
-        ("wine", "columns"),
+        # Labels at first are columns too, as are those of a family in `test_glm.py`.
+        pytest.param("wine", "columns", marks=pytest.mark.release),
         ("iris", "grid"),
         ("wine", "labels at first"),
         # With every change, other families have these cuts, in `test_glm.py`.
@@ -179,7 +180,7 @@ def test_a_path_with_folds_chooses_lambda_by_the_loss_left_out() -> None:
         lam=1.0,
         path=[0.05],
         folds=2,
-        gap=1e-6,
+        gap=1e-5,
         scoring="loss",
         penalize_intercept=False,
     ).fit(CUTS["rows"](table))
@@ -188,7 +189,7 @@ def test_a_path_with_folds_chooses_lambda_by_the_loss_left_out() -> None:
     judge = fitted_elsewhere(x, y, 0.05)
     assert model.coef_ == pytest.approx(judge.coef_, abs=1e-3)
     results = model.cv_results_
-    assert (results["gap"] <= 1e-6).all()
+    assert (results["gap"] <= 1e-5).all()
     # On the whole sample the mean loss of a model is less than on what was left out of it.
     assert results["mean_loss"].min() > -np.log(judge.predict_proba(x).max(axis=1)).mean()
 

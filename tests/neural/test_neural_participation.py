@@ -175,7 +175,7 @@ def asked_of(phase, field):
 
 @pytest.mark.parametrize(("phase", "field"), PLACES, ids=[" ".join(place) for place in PLACES])
 @settings(
-    max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(way=st.integers(0, 11))
 def test_a_malformed_reply_is_a_sentence_that_names_the_party(phase, field, way):

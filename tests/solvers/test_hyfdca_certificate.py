@@ -48,7 +48,7 @@ def frozen_weights(federation: Federation, features: Any, iteration: int) -> np.
 def test_with_everyone_present_every_iteration_is_certified_exactly(
     judge: Any, tables: Any, alpha_reader: Any, loss: str, local: str, iic: float, labels: str
 ) -> None:
-    split = SPLITS["grid"](tables.digits(300), 3, 3, labels=labels)
+    split = SPLITS["grid"](tables.digits(200), 2, 2, labels=labels)
     problem = judge.problem(loss, split, LAM)
     ids = pool(split).ids
     federation = Federation(split.parties)
@@ -106,8 +106,8 @@ def test_with_parties_away_the_certificate_is_that_of_a_frozen_pair(
     participation: float,
     labels: str,
 ) -> None:
-    iterations = 600 if participation == 0.1 else 120
-    split = SPLITS["grid"](tables.digits(300), 3, 3, labels=labels)
+    iterations = 600 if participation == 0.1 else 110
+    split = SPLITS["grid"](tables.digits(200), 3, 3, labels=labels)
     problem = judge.problem("hinge", split, LAM)
     best = judge.optimum(problem, exact=True)
     table = pool(split)

@@ -80,18 +80,18 @@ def test_safe_converges_under_every_rule(judge: Any, tables: Any, rule: str, lab
     # Every rule, and labels everywhere and at some, with a part of the samples and with all.
     iic = (0.2, 1.0)[(list(RULES).index(rule) + (labels == "first")) % 2]
     split = grid(tables, labels)
-    trained = train(split, rule, iic=iic, gap=2e-3, iterations=8000, certify_every=20)
+    trained = train(split, rule, iic=iic, gap=5e-3, iterations=8000, certify_every=20)
     assert trained.result.stopped.startswith("certified gap")
     problem = judge.problem("hinge", split, LAM)
     reached = problem.primal(judge.weights(trained.model, split)[0])
-    assert reached <= judge.optimum(problem) * (1 + 2e-3)
+    assert reached <= judge.optimum(problem) * (1 + 5e-3)
 
 
 @pytest.mark.parametrize("rule", ["everyone", "fraction", "cyclic"])
 def test_safe_converges_on_overlapping_tiles(judge: Any, tables: Any, rule: str) -> None:
-    split = SPLITS["overlapping"](tables.digits(300), 6, labels="first", seed=2)
-    trained = train(split, rule, iic=0.5, gap=2e-3, iterations=8000, certify_every=20)
+    split = SPLITS["overlapping"](tables.digits(200), 5, labels="first", seed=2)
+    trained = train(split, rule, iic=0.5, gap=5e-3, iterations=8000, certify_every=20)
     assert trained.result.stopped.startswith("certified gap")
     problem = judge.problem("hinge", split, LAM)
     reached = problem.primal(judge.weights(trained.model, split)[0])
-    assert reached <= judge.optimum(problem) * (1 + 2e-3)
+    assert reached <= judge.optimum(problem) * (1 + 5e-3)

@@ -108,12 +108,13 @@ def test_the_forecast_of_waiting_is_what_draws_take(parties, fraction):
         pytest.param("lbfgs", "logistic", "plain", ("everyone", 0.5), marks=pytest.mark.release),
         ("cutting-planes", "hinge", "pad", ("everyone", {"cyclic": 2})),
         ("span-newton", "logistic", "pad", ("everyone", 0.5)),
-        ("span-newton", "hinge", "pad", ("everyone", 0.5)),
+        pytest.param("span-newton", "hinge", "pad", ("everyone", 0.5), marks=pytest.mark.release),
     ],
 )
 def test_the_model_does_not_depend_on_who_comes_when_to_the_bit(
     tables, solver, loss, cipher, rules
 ):
+    """Of hinge losses by Newton's method in the span, it is in ``test_rounded_hinge.py`` too."""
     split = SPLITS["grid"](tables.digits(200), k=2, q=2)
     runs = []
     for rule in rules:

@@ -60,7 +60,7 @@ def train(split, solver, loss, *, cipher="plain", **settings) -> tuple[Federatio
     others=[(*s, after) for s in SOLVERS for after in ROUNDS],
 )
 def test_the_run_stops_with_a_certificate_that_holds(solver, loss, after, tables, judge):
-    split = SPLITS["grid"](tables.digits(300), k=3, q=3)
+    split = SPLITS["grid"](tables.digits(200), k=3, q=2)
     # A Newton step takes many products.
     with death_of(GONE, after + 60 * (solver == "newton-cg")):
         _, trained = train(split, solver, loss)
@@ -95,7 +95,7 @@ def test_features_that_only_the_missing_party_holds_are_not_in_the_model(tables)
     others=[(*s, cipher) for s in SOLVERS for cipher in ("pad", "plain")],
 )
 def test_hyfdca_goes_on_from_there_and_says_that_nothing_is_certified(solver, loss, cipher, tables):
-    split = SPLITS["grid"](tables.digits(300), k=3, q=3)
+    split = SPLITS["grid"](tables.digits(200), k=3, q=2)
     with death_of(GONE, 26 + 60 * (solver == "newton-cg")):
         _, trained = train(split, solver, loss, cipher=cipher, when_missing="hyfdca", iterations=30)
     result = trained.result
@@ -110,7 +110,7 @@ def test_hyfdca_goes_on_from_there_and_says_that_nothing_is_certified(solver, lo
 @cover(("solver", "loss", "after"), [(*s, after) for s in SOLVERS[:2] for after in ROUNDS])
 def test_the_sums_at_the_hand_over_are_still_those_of_everyone(solver, loss, after, tables, judge):
     """Whoever speaks for a cohort adds what the missing party had put into its sums."""
-    split = SPLITS["grid"](tables.digits(300), k=3, q=3)
+    split = SPLITS["grid"](tables.digits(200), k=3, q=2)
     seen = []
 
     def stop_there(_, run, *__):

@@ -78,15 +78,32 @@ class Run:
         return judge.weights(model, self.split)
 
 
+#: Not the default: folds follow from it.
+SEED = 3
+
+
+@pytest.fixture(scope="module")
+def folded(tables: Any) -> Any:
+    """A run with folds at every λ of a path, for two tests."""
+
+    @cache
+    def train(solver: str, loss: str, cutting: str) -> Run:
+        split = split_for(tables, loss, cutting)
+        return Run(split, solver, loss, folds=FOLDS, path=PATH, seed=SEED)
+
+    return train
+
+
 # ── paths ─────────────────────────────────────────────────────────────────────────────────
 
 
 @everywhere
 def test_every_lambda_of_a_path_is_certified_and_optimal(
-    judge: Any, tables: Any, solver: str, loss: str, cutting: str
+    judge: Any, folded: Any, solver: str, loss: str, cutting: str
 ) -> None:
-    split = split_for(tables, loss, cutting)
-    run = Run(split, solver, loss, path=PATH)
+    """With folds beside it; paths by themselves are those of the next three tests."""
+    run = folded(solver, loss, cutting)
+    split = run.split
     assert [stage.lam for stage in run.stages] == sorted(PATH, reverse=True)
     for stage in run.stages:
         problem = judge.problem(loss, split, stage.lam)
@@ -138,22 +155,6 @@ def test_history_names_the_lambda_of_every_record(tables: Any) -> None:
 
 def folds_in(split: Split, seed: int = 0) -> NDArray[np.int8]:
     return folds_of(pool(split).ids, FOLDS, seed)
-
-
-#: Not the default: folds follow from it.
-SEED = 3
-
-
-@pytest.fixture(scope="module")
-def folded(tables: Any) -> Any:
-    """A run with folds at every λ of a path, for two tests."""
-
-    @cache
-    def train(solver: str, loss: str, cutting: str) -> Run:
-        split = split_for(tables, loss, cutting)
-        return Run(split, solver, loss, folds=FOLDS, path=PATH, seed=SEED)
-
-    return train
 
 
 @everywhere
