@@ -9,15 +9,27 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import pytest
+from typing_extensions import TypeAliasType
 
 import weft
 from weft.all_messages import MODULES, declared_phases
 from weft.errors import ProtocolError
-from weft.protocol.field_visibility import Form
-from weft.protocol.message import ANY, SCALAR_BYTES, Part, declared, fields_of, flat, message_of
+from weft.protocol.field_visibility import Form, Meaning
+from weft.protocol.message import (
+    ANY,
+    SCALAR_BYTES,
+    Message,
+    OnDevice,
+    Part,
+    declared,
+    fields_of,
+    flat,
+    message_of,
+)
 from weft.protocol.message_bytes import pack, unpack
 
 #: Types of all messages of the library, by phase and direction.
@@ -164,3 +176,31 @@ def test_a_field_that_is_not_as_declared_is_refused(kinds):
         for name, field in flat(kind):
             for wrong in wrong_values(field):
                 assert_refused(kind, {**known, name: wrong}, name)
+
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+Shape = TypeAliasType("Shape", tuple[Any, ...])
+#: As numpy declares it from 2.5 on.
+Aliased = TypeAliasType("Aliased", np.ndarray[Shape, np.dtype[Scalar]], type_params=(Scalar,))
+Again = TypeAliasType("Again", Aliased[Scalar], type_params=(Scalar,))
+SAID = Meaning(Form.WEIGHTS, "of nothing", ("rows",))
+
+
+class Arrays(Message):
+    floats: Annotated[Aliased[np.float64], SAID]
+    slots: Annotated[Again[np.int32] | None, SAID] = None
+    weights: Annotated[Aliased[np.float64] | OnDevice | None, SAID] = None
+    text: Annotated[Aliased[np.str_] | None, SAID] = None
+    anything: Annotated[Aliased[Any] | None, SAID] = None
+
+
+def test_an_array_may_be_declared_by_an_alias():
+    assert all(field.kind is np.ndarray for field in declared(Arrays))
+    found = {field.name: field.dtype for field in declared(Arrays)}
+    assert found == {
+        "floats": np.float64, "slots": np.int32, "weights": np.float64, "text": None,
+        "anything": ANY,
+    }  # fmt: skip
+    cells = np.array([0.5, 1.5])
+    assert message_of(Arrays, {"floats": cells}).floats is cells
+    assert_refused(Arrays, {"floats": cells.astype(np.float32)}, "floats")

@@ -113,6 +113,7 @@ def _field(owner: type, field: msgspec.structs.FieldInfo, hint: Any) -> Field:
     if get_origin(hint) in (Union, UnionType):
         (hint,) = (each for each in get_args(hint) if each not in (NoneType, OnDevice))
     kind, dtype = hint, None
+    hint = _spelt_out(hint)
     if get_origin(hint) is np.ndarray:
         kind, dtype = np.ndarray, _dtype(hint)
     if not (isinstance(kind, type) and issubclass(kind, _KINDS)):
@@ -122,6 +123,13 @@ def _field(owner: type, field: msgspec.structs.FieldInfo, hint: Any) -> Field:
     if meaning is not None and bool(meaning.shape) != (kind is np.ndarray):
         raise TypeError(f"{where} does not name the axes of its array")
     return Field(field.encode_name, field.name, kind, dtype, field.required, field.default, meaning)
+
+
+def _spelt_out(hint: Any) -> Any:
+    """The type that an alias stands for: from numpy 2.5 on ``NDArray[...]`` is an alias."""
+    while (meant := getattr(get_origin(hint), "__value__", None)) is not None:
+        hint = meant[get_args(hint)]
+    return hint
 
 
 _KINDS = (bool, int, float, str, bytes, np.ndarray, Part)
