@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 
 import msgspec
 import pytest
@@ -18,7 +18,6 @@ from weft.privacy.agreement.roster_revocation import Revocation
 from weft.privacy.agreement.signed_roster import Hex, charter_words
 
 IDENTITIES = {name: Identity.new() for name in ("north", "south", "west")}
-TODAY = datetime.now(UTC).date()
 
 
 def signed(serial=1, expires=None, federation="clinics", names=tuple(IDENTITIES), **terms):
@@ -41,10 +40,20 @@ def pins(tmp_path):
     return RosterPins(tmp_path / "rosters")
 
 
-def test_a_roster_that_has_run_out_does_not_count():
-    Consent("north", roster=signed(expires=TODAY))
+class LastMinute(datetime):
+    """A clock that stands still: else the day could end in the middle of a test."""
+
+    @classmethod
+    def now(cls, tz=None):
+        assert tz is UTC
+        return cls(2031, 5, 1, 23, 59, tzinfo=tz)
+
+
+def test_a_roster_that_has_run_out_does_not_count(monkeypatch):
+    monkeypatch.setattr("weft.privacy.agreement.signed_roster.datetime", LastMinute)
+    Consent("north", roster=signed(expires=date(2031, 5, 1)))
     with pytest.raises(ConfigError, match=r"ran out on .*; draft one with a higher serial"):
-        Consent("north", roster=signed(expires=TODAY - timedelta(days=1)))
+        Consent("north", roster=signed(expires=date(2031, 4, 30)))
     # Who signed it, when it still counted, can be shown all the same.
     signed(expires=date(2020, 1, 1)).insist_on_signatures()
 
