@@ -223,8 +223,8 @@ class SampleSide:
             sized(message.ascent.curvature, "ascent.curvature", width)
             self._rows.mix(message.ascent.weights)
             duals = np.hstack([duals, self._rows.ascended(message.ascent.curvature)])
-            there = _shares(np.ones((1, width)))
-            there = np.pad(there, [(0, 0), (0, len(beside)), (0, 0)])
+            there = np.zeros((1, shares.shape[1], width))
+            there[:, 1] = 1.0
             shares = np.concatenate([shares, there])
         # Slopes of a piecewise linear loss are whole numbers, which travel as they are.
         exact = self._piecewise and message.ascent is None and message.rounding is None
@@ -465,13 +465,13 @@ class SampleSide:
 
 def _with_points_beside(shares: Floats, count: int) -> Floats:
     """Shares of so many further points too, at each of which one more vector is made."""
-    alone = np.repeat(np.eye(count)[:, :, None], shares.shape[2], axis=2)
-    return np.concatenate(
-        [
-            np.pad(shares, [(0, 0), (0, count), (0, 0)]),
-            np.pad(alone, [(0, 0), (2, 0), (0, 0)]),
-        ]
-    )
+    if not count:
+        return shares
+    steps, _, width = shares.shape
+    found = np.zeros((steps + count, 2 + count, width))
+    found[:steps, :2] = shares
+    found[range(steps, steps + count), range(2, 2 + count)] = 1.0
+    return found
 
 
 def _shares(steps: Floats) -> Floats:
