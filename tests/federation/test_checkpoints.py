@@ -178,7 +178,7 @@ def test_every_resumption_goes_on_in_a_later_epoch(patchwork, quick, tmp_path, c
 
 def test_a_folder_whose_run_was_resumed_serves_another_run_too(patchwork, quick, tmp_path):
     """Epochs are counted for every run anew, since each has keys of its own."""
-    settings = quick(iterations=8)
+    settings = quick(iterations=6)
     whole = train(patchwork(), settings)
     for _ in range(2):
         for resume in (False, True):
@@ -189,11 +189,12 @@ def test_a_folder_whose_run_was_resumed_serves_another_run_too(patchwork, quick,
 
 @pytest.mark.parametrize("name", ["epoch.txt", "north.0.epoch"])
 def test_a_damaged_note_of_the_epoch_gives_one_sentence(patchwork, quick, tmp_path, name):
-    train(patchwork(), quick(iterations=5), tmp_path)
-    train(patchwork(), quick(iterations=5), tmp_path, resume=True)
+    settings = quick(iterations=2)
+    train(patchwork(), settings, tmp_path, every=2)
+    train(patchwork(), settings, tmp_path, every=2, resume=True)
     (tmp_path / name).write_text("seven")
     with pytest.raises(WeftError, match=rf"{name}.*without --resume") as caught:
-        train(patchwork(), quick(iterations=5), tmp_path, resume=True)
+        train(patchwork(), settings, tmp_path, every=2, resume=True)
     assert "\n" not in str(caught.value)
 
 

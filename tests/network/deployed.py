@@ -113,9 +113,7 @@ class Scene(FederationProcesses):
             return super().start(name, *told, *options)
 
     def run(self, name, *arguments):
-        """Fork it; but for those who submit, which are started from the command line."""
-        if name not in (COORDINATOR, *self.parties):
-            return super().run(name, *arguments)
+        """Fork it; that the command line starts as well is in ``test_plugins.py``."""
         assert not self.is_running(name)
         self._processes[name] = ForkedProcess(self.program, arguments, self._log(name))
         return None

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from replayed import Killed, Mortal, Troupe, pair, read, replay, settings_for
+from replayed import PREPARATION, Killed, Mortal, Troupe, pair, read, replay, settings_for
 
 from covering import before_release
 from weft.errors import ConfigError, ProtocolError, WeftError
+from weft.federation.local_federation import Preprocessing
 from weft.guards.terms import OPEN
 from weft.privacy.agreement.consent import Consent
 from weft.privacy.ledger.ledger_file import Book
@@ -23,10 +24,17 @@ def counts(folder, party):
     return table[:, np.lexsort(table)], run, pages.attended.places
 
 
-def booked(folder, kill=lambda party, count: False, memories=None, solver="lbfgs", **changes):
+def booked(
+    folder,
+    kill=lambda party, count: False,
+    memories=None,
+    solver="lbfgs",
+    prepared=PREPARATION,
+    **changes,
+):
     """A run with a ledger; its troupe."""
     troupe = Troupe(kill, memories)
-    troupe.train(pair(ledger=Ledger(folder)), settings_for(solver, **changes))
+    troupe.train(pair(prepared, ledger=Ledger(folder)), settings_for(solver, **changes))
     return troupe
 
 
@@ -125,7 +133,9 @@ def test_without_the_closing_at_least_as_much_is_booked(tmp_path):
 def test_what_was_booked_for_a_message_that_is_taken_back_serves_no_other(tmp_path, monkeypatch):
     """Else a coordinator could have sums booked in vain, and others that nobody books."""
     monkeypatch.setattr("weft.privacy.ledger.sum_booking._AHEAD", 0)
-    calm, name = booked(tmp_path / "calm"), "p1"
+    # Norms of rows are shown before training begins.
+    unit_rows = Preprocessing(intercept=True, scaling="standard", unit_rows=True)
+    calm, name = booked(tmp_path / "calm", prepared=unit_rows), "p1"
     kept = calm.memories[name].items()
     memory = {key: value for key, value in kept if "ledger" not in key and key != "end"}
     tiles, things = calm.made[name]
@@ -174,7 +184,7 @@ def test_a_refusal_comes_again_whatever_the_ledger_holds_by_then(before, tmp_pat
     show_before(tmp_path / "calm", before)
     show_before(tmp_path / "killed", before)
     calm, why = refused(tmp_path / "calm")
-    killed, again = refused(tmp_path / "killed", kill=lambda party, count: count % 9 == 4)
+    killed, again = refused(tmp_path / "killed", kill=lambda party, count: count % 6 == 4)
     assert killed.deaths > 5
     assert why == again
     name = "p1" if "party p1" in why else "p2"

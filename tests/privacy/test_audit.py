@@ -82,7 +82,8 @@ def trained(tiles, preprocessing=SCALED, **changes):
 
 @every_value(local=LOCALS, rule=RULES, scaling=["none", "standard", "minmax", "maxabs"])
 def test_every_field_of_every_method_is_known_and_hidden(patchwork, local, rule, scaling):
-    how = Preprocessing(intercept=True, scaling=scaling, unit_rows=True)
+    # Rows of norm one are found in twenty round trips, and needed in theory only.
+    how = Preprocessing(intercept=True, scaling=scaling, unit_rows=local == "theory")
     run, found = trained(patchwork(), how, local=local, participation=RULES[rule])
     assert_sound(found, run.channel.transcript)
     verdicts = {
@@ -118,7 +119,7 @@ def test_every_field_of_other_ciphers_is_known_and_hidden(patchwork, short_keys,
 
 @every_value(classes=[0, 2, 3], overlap=["mean", "first", "sum"])
 def test_every_field_of_other_problems_is_known(patchwork, classes, overlap):
-    how = Preprocessing(overlap=overlap, unit_rows=True)
+    how = Preprocessing(overlap=overlap)
     loss = "hinge" if classes else "squared"
     _, found = trained(patchwork(classes), how, loss=loss, iterations=3)
     assert found.findings == {}
