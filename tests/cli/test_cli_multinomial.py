@@ -24,7 +24,7 @@ family = "{family}"
 lambda = 0.02
 
 [solver]
-gap = 1e-4
+gap = 1e-2
 
 [privacy]
 min_batch = 5
@@ -71,7 +71,7 @@ def test_a_config_of_the_family_gives_one_certificate_and_probabilities(weft, fl
     trained = weft("train", flowers(), "--out", "r")
     assert trained.code == 0, trained.err
     summary = json.loads((tmp_path / "r/summary.json").read_text())
-    assert summary["certificate"]["gap"] <= 1e-4
+    assert summary["certificate"]["gap"] <= 1e-2
     assert len(summary["certificate"]["loss_by_class"]) == 1
     assert "kind 1 against the mean of all" in (tmp_path / "r/report.html").read_text()
     model = load_model(tmp_path / "r/model.npz")

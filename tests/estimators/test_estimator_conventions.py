@@ -20,7 +20,7 @@ from weft.errors import ConfigError
 @pytest.mark.parametrize(
     "estimator",
     [
-        HybridClassifier("logistic", scaling="maxabs", max_iter=3, gap=0.1),
+        HybridClassifier("logistic", scaling="maxabs", max_iter=2, gap=0.1),
         pytest.param(HybridRegressor(max_iter=3), marks=pytest.mark.release),
         pytest.param(HybridGLM("binomial", max_iter=3, gap=0.1), marks=pytest.mark.release),
         pytest.param(HybridGLM(max_iter=3, gap=0.1), marks=pytest.mark.release),
@@ -28,7 +28,7 @@ from weft.errors import ConfigError
     ids=["classifier", "regressor", "binomial", "gaussian"],
 )
 def test_scikit_learns_own_checks_pass(estimator):
-    stops_early = "three iterations come to different points before the optimum, which is the same"
+    stops_early = "a few iterations come to different points before the optimum, which is the same"
     check_estimator(
         estimator,
         expected_failed_checks={

@@ -173,8 +173,8 @@ def test_gradients_are_autograd_s(norm):
     place = torch.device("cpu")
     ours = Networks(plan, 2, PytorchOperations(), place, low=torch.float32)
     ours.load(modules)
-    x = torch.rand(2, 12, 8, 8, 1)
-    factor = torch.rand(2, 12, 512)
+    x = torch.rand(2, 6, 8, 8, 1)
+    factor = torch.rand(2, 6, 512)
     features = ours.forward(x, learn=True)
     ours.back(factor)
     with torch.enable_grad():

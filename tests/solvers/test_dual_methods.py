@@ -74,8 +74,8 @@ ON_ROWS = [(s, loss) for s in ("cocoa", "cocoa+", "sdca") for loss in ("hinge", 
 
 @cover(("solver", "loss"), [*ON_ROWS, *(("feddcd", loss) for loss in SMOOTH)], ids=str)
 def test_methods_on_rows_reach_the_optimum_and_prove_it(judge, tables, solver, loss):
-    table = tables.diabetes(300) if loss == "squared" else tables.breast()
-    split = SPLITS["rows"](table, parties=1 if solver == "sdca" else 5)
+    table = tables.diabetes(300) if loss == "squared" else tables.breast(300)
+    split = SPLITS["rows"](table, parties=1 if solver == "sdca" else 4)
     iterations = 200 if loss == "squared" else 60
     settings = settings_of(solver, loss=loss, lam=1e-3, iterations=iterations)
     run = Run(split, settings)

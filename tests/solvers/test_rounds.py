@@ -62,7 +62,7 @@ LOOSE = [run for run, (method, _) in RUNS.items() if not METHODS[method].everyon
 def settings_of(run, **changes):
     method, options = RUNS[run]
     how = {"solver": method, "options": options, "loss": "logistic", "certify_every": 3}
-    return quick(**{"iterations": 7, "lam": 0.02, **how, **changes})
+    return quick(**{"iterations": 5, "lam": 0.02, **how, **changes})
 
 
 def split_of(name):

@@ -39,7 +39,7 @@ def impatient():
 
 
 def settings_of(quick, run, **changes):
-    base = {"iterations": 5, "patience": 5.0, "when_missing": "stop"}
+    base = {"iterations": 4, "patience": 5.0, "when_missing": "stop"}
     return quick(**{**base, **RUNS[run], **changes})
 
 

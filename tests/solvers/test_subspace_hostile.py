@@ -52,8 +52,9 @@ def test_no_rounding_lifts_the_bound_above_the_optimum(solver, loss, lam):
     certificate = Federation(split.parties).train(settings).result.certificate
     assert certificate is not None
     # No P lies below P*: here is one near it, from a linear programme or from long descent.
-    upper = lam / 2 * _good(block, y) @ _good(block, y)
-    z = y * (block @ _good(block, y))
+    good = _good(block, y)
+    upper = lam / 2 * good @ good
+    z = y * (block @ good)
     upper += (np.maximum(0, 1 - z) if loss == "hinge" else np.logaddexp(0, -z)).mean()
     assert certificate.dual[0] <= upper * (1 + 1e-9)
     assert certificate.dual[0] <= certificate.primal[0] * (1 + 1e-9)

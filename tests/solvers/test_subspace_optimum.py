@@ -64,7 +64,7 @@ def irregular(table: Table) -> Split:
 CUTTINGS: dict[str, Any] = {
     "rows": lambda table, **how: SPLITS["rows"](table, parties=3, seed=1, **how),
     "columns": lambda table, **how: SPLITS["columns"](table, parties=3, **how),
-    "grid": lambda table, **how: SPLITS["grid"](table, k=2, q=3, seed=1, **how),
+    "grid": lambda table, **how: SPLITS["grid"](table, k=2, q=2, seed=1, **how),
     "overlapping": lambda table, **how: SPLITS["overlapping"](
         table, parties=4, row_share=0.6, seed=1, **how
     ),
@@ -74,7 +74,7 @@ CUTTINGS: dict[str, Any] = {
 
 
 def table_for(tables: Any, loss: str) -> Table:
-    return tables.diabetes(240) if loss in REGRESSION else tables.digits(240)
+    return tables.diabetes(160) if loss in REGRESSION else tables.digits(160)
 
 
 def train(

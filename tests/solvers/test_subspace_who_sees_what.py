@@ -56,7 +56,7 @@ every_case = cover(
 
 
 def settings_of(quick, run, **changes):
-    return quick(**{"iterations": 6, **RUNS[run], **changes})
+    return quick(**{"iterations": 5, **RUNS[run], **changes})
 
 
 def recorded(tiles, settings):
