@@ -136,9 +136,9 @@ def test_prediction_from_a_full_file_agrees_with_joint_prediction(weft, tmp_path
 @pytest.mark.usefixtures("no_pictures")
 def test_a_config_can_cut_a_named_data_set_itself(weft, tmp_path):
     (tmp_path / "c.toml").write_text(
-        '[data]\ndataset = "digits"\nsplit = {name = "grid", k = 3, q = 3}\nunit_rows = true\n'
+        '[data]\ndataset = "digits"\nsplit = {name = "grid", k = 2, q = 2}\nunit_rows = true\n'
         "positive = [0, 2, 4, 6, 8]\n[model]\nlambda = 1e-1\n[solver]\ngap = 3e-1\n"
-        "participation = {cyclic = 3}\niterations = 40\n"
+        "participation = {cyclic = 2}\niterations = 40\n"
         "[privacy]\nallow_pairs = true\nallow_exposure = true\n"
     )
     outcome = weft("train", "c.toml", "--json")
@@ -146,7 +146,7 @@ def test_a_config_can_cut_a_named_data_set_itself(weft, tmp_path):
     summary = json.loads(outcome.out)
     assert summary["classes"] == [-1, 1]
     assert summary["folder"] == "results/c"
-    assert len(summary["federation"]["parties"]) == 9
+    assert len(summary["federation"]["parties"]) == 4
 
 
 def test_check_tells_who_holds_what(weft, hospitals):

@@ -11,11 +11,14 @@ from weft.cluster import ray_hosts
 
 
 @pytest.fixture
-def parties(weft):
+def parties(weft, tmp_path):
     weft("split", "breast_cancer", "--split", "grid", "--k", 2, "--q", 2, "--out", "parties")
+    config = tmp_path / "parties" / "config.toml"
+    config.write_text(config.read_text().replace("gap = 1e-2", "gap = 3e-1"))
     return "parties/config.toml"
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_actors_write_the_results_of_one_process(weft, parties, monkeypatch, tmp_path):
     started = []
 

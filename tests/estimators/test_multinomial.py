@@ -141,7 +141,7 @@ def test_guards_hold_all_classes_of_a_sample_together(monkeypatch: pytest.Monkey
     terms = Terms(min_batch=10, min_contributors=3)
     how = Preprocessing(intercept=True, confirmed=ANY)
     settings = Settings(
-        lam=LAM, loss="softmax", solver="lbfgs", penalize_intercept=False, gap=1e-9, iterations=40
+        lam=LAM, loss="softmax", solver="lbfgs", penalize_intercept=False, gap=1e-9, iterations=20
     )
     trained = Federation(split.parties, how, terms=terms).train(settings)
     assert any(held for _, held in collected)

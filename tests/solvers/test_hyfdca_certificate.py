@@ -174,9 +174,9 @@ def test_an_estimate_below_the_target_does_not_stop_a_run(tables: Any, target: f
 
 
 def test_the_model_released_is_the_one_that_was_certified(judge: Any, tables: Any) -> None:
-    split = SPLITS["grid"](tables.digits(300), 3, 3)
+    split = SPLITS["grid"](tables.digits(200), 3, 2)
     settings = Settings(
-        cipher="plain", lam=LAM, loss="hinge", iic=0.5, gap=0.05, certify_every=1, participation=0.3
+        cipher="plain", lam=LAM, loss="hinge", iic=0.5, gap=0.1, certify_every=1, participation=0.3
     )
     trained = Federation(split.parties).train(settings)
     problem = judge.problem("hinge", split, LAM)

@@ -267,7 +267,7 @@ def test_one_who_is_back_waits_while_another_is_away(grid):
 
 def test_where_too_few_are_left_for_a_sum_the_run_stops_with_what_is_proved(tables):
     """All groups of a 3×3 grid have three holders; without one, no sum may be opened."""
-    split = SPLITS["grid"](tables.breast(180), k=3, q=3)
+    split = SPLITS["grid"](tables.breast(90), k=3, q=3)
     settings = Settings(
         lam=LAM, loss="logistic", gap=1e-7, solver="lbfgs", patience=0.0, when_missing="hyfdca",
         norms="cohort",
