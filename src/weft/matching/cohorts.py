@@ -39,7 +39,8 @@ class Lists:
 
     @property
     def lengths(self) -> Ints:
-        return np.diff(self.start)
+        lengths: Ints = self.start[1:] - self.start[:-1]
+        return lengths
 
     @classmethod
     def of_pairs(cls, owner: Ints, value: Ints, owners: int) -> Lists:

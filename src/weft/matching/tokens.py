@@ -21,12 +21,14 @@ from weft.crypto.secret_bytes import Secret
 from weft.errors import DataError
 
 Tokens = NDArray[np.uint64]
+_NONE = np.zeros(0, np.uint64)
 
 
 def tokens_of(contents: Iterable[bytes] | Strings, secret: Secret, purpose: str) -> Tokens:
     """Tokens of byte strings; the same string gives another token for another purpose."""
     strings = contents if isinstance(contents, Strings) else Strings.of(contents)
-    return keyed_hashes(_key(secret, purpose), strings)
+    # As many tables as not have no loose forms, and no bare ones.
+    return keyed_hashes(_key(secret, purpose), strings) if len(strings) else _NONE
 
 
 def _key(secret: Secret, purpose: str) -> bytes:

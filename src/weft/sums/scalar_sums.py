@@ -7,7 +7,6 @@ the total does not depend on who answers first, and the coordinator reads nothin
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
@@ -46,7 +45,8 @@ def pack_scalars(cipher: Cipher, field: str, *values: float, over: Sharers | Non
     ``over`` says over whom the sums go; None: everyone.
     """
     for value in values:
-        if not math.isfinite(value) or abs(value) >= _LARGEST:
+        # Nor is what is no number between two numbers.
+        if not -_LARGEST < value < _LARGEST:
             raise ProtocolError(
                 "a sum of losses or norms is too large to be added exactly; scale the features "
                 "(scaling = 'standard') or raise lambda"

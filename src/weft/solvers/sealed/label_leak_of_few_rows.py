@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from weft.array_types import Flags, Floats, Ints
+from weft.array_types import Floats, Ints
 from weft.solvers.sealed.few_rows_behind_combinations import orthonormal_basis
 from weft.solvers.sealed.label_leak_beside_whole_numbers import (
     digits_of_counts,
@@ -32,6 +32,8 @@ _LITTLE = 2.0**-12, 2.0**-24
 _STRONG = 4.0
 #: Digits that usual columns tell of the half of the rows where they are largest.
 _FEW = 2.0
+#: Parts of squares in some rows that add up to less have none that tells as many digits.
+_LEAST_PARTS = (1.0 - _SAME) * 4**_FEW / (4**_FEW + 1)
 #: How often rows are chosen anew for combinations of those chosen before.
 _ROUNDS = 3
 #: Rows that a search starts from at most, of the largest leverage.
@@ -103,9 +105,15 @@ def _found(basis: Floats, first: Ints, count: int, bits: float, digits: float) -
     in these, and again; it begins with the one that says most of its first row.
     """
     combinations = basis[first][:, :, None]
-    for _ in range(_ROUNDS):
+    leverages = (basis**2).sum(axis=1)
+    for round_ in range(_ROUNDS):
         sizes = ((basis @ combinations) ** 2).sum(axis=2)
-        rows = np.argpartition(sizes, len(basis) - count, axis=1)[:, len(basis) - count :]
+        rows = _different(
+            np.argpartition(sizes, len(basis) - count, axis=1)[:, len(basis) - count :]
+        )
+        if round_ == _ROUNDS - 1:
+            # What they come to by themselves takes most of the time.
+            rows = rows[leverages[rows].sum(axis=1) >= _LEAST_PARTS]
         chosen = basis[rows]
         parts, vectors = np.linalg.eigh(chosen.transpose(0, 2, 1) @ chosen)
         told = _digits_of(parts, bits)
@@ -119,6 +127,12 @@ def _found(basis: Floats, first: Ints, count: int, bits: float, digits: float) -
         kept[:, -1] = True
         combinations = np.where(kept[:, None, :], vectors, 0.0)
     return False
+
+
+def _different(rows: Ints) -> Ints:
+    """Each set of rows once: many searches come to the same, and go on alike from there."""
+    rows = np.sort(rows, axis=1)
+    return rows[list({found.tobytes(): place for place, found in enumerate(rows)}.values())]
 
 
 def _digits_of(parts: Floats, bits: float) -> Floats:
@@ -137,18 +151,18 @@ def _labels_told(chosen: Floats, told: Floats, vectors: Floats, digits: float) -
         return bool(told.sum() > 0.5 * digits * len(chosen))
     values = chosen @ vectors[:, strong]
     sizes = np.abs(values).max(axis=1) / np.abs(values).max()
-    return any(_told_of_unlike(values[sizes > little], told, strong, digits) for little in _LITTLE)
-
-
-def _told_of_unlike(values: Floats, told: Floats, strong: Flags, digits: float) -> bool:
-    """Whether rows with such values of the strong combinations have labels that are told."""
-    enough = 0.5 * digits * len(values)
     by_strong, by_others = float(told[strong].sum()), float(told[~strong].sum())
-    # Which rows are alike only makes it less: to find out takes most of the time.
-    if by_strong + by_others <= enough:
-        return False
-    rounded = np.round(values / np.abs(values).max() / (10 * _SAME))
-    alike = np.unique(rounded, axis=0, return_counts=True)[1]
-    if len(alike) <= strong.sum():
-        return False
-    return min(by_strong, float(digits_of_counts(alike).sum())) + by_others > enough
+    for little in _LITTLE:
+        some = values[sizes > little]
+        enough = 0.5 * digits * len(some)
+        # Which rows are alike only makes it less: to find out takes most of the time. And there are
+        # more rows the less of the combinations they may have.
+        if by_strong + by_others <= enough:
+            return False
+        rounded = np.round(some / np.abs(some).max() / (10 * _SAME))
+        alike = np.unique(rounded, axis=0, return_counts=True)[1]
+        if len(alike) <= strong.sum():
+            continue
+        if min(by_strong, float(digits_of_counts(alike).sum())) + by_others > enough:
+            return True
+    return False
