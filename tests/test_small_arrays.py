@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.small_arrays import among, cut
+from weft.small_arrays import among, cut, side_by_side
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64, np.uint64])
@@ -36,3 +36,20 @@ def test_parts_have_their_lengths_and_cover_everything(lengths):
 
     assert [len(part) for part in parts] == lengths
     assert [value for part in parts for value in part.tolist()] == values.tolist()
+
+
+@pytest.mark.parametrize(("columns", "width"), [(6, 2), (3, 3), (4, 1)])
+def test_parts_side_by_side_are_those_that_numpy_cuts(columns, width):
+    table = np.arange(5.0 * columns).reshape(5, columns)
+
+    parts = side_by_side(table, width)
+
+    expected = np.split(table, columns // width, axis=1)
+    assert [part.tolist() for part in parts] == [part.tolist() for part in expected]
+    assert all(part.base is not None for part in parts)
+
+
+@pytest.mark.parametrize("columns", [0, 5])
+def test_what_cannot_be_cut_into_such_parts_is_refused(columns):
+    with pytest.raises(ValueError, match=f"{columns} columns"):
+        side_by_side(np.zeros((3, columns)), 2)

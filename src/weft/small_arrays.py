@@ -31,3 +31,11 @@ def among(values: NDArray[Any], known: NDArray[Any]) -> Flags:
 def cut(values: NDArray[Any], lengths: Ints) -> list[NDArray[Any]]:
     """Parts of these lengths, one behind the other, which cover all values; views, as a rule."""
     return [values[begin:end] for begin, end in pairwise([0, *np.cumsum(lengths).tolist()])]
+
+
+def side_by_side(table: NDArray[Any], width: int) -> list[NDArray[Any]]:
+    """Parts of so many columns each, which are all of a table; views."""
+    columns = table.shape[1]
+    if not columns or columns % width:
+        raise ValueError(f"{columns} columns are no parts of {width} each")
+    return [table[:, begin : begin + width] for begin in range(0, columns, width)]

@@ -30,6 +30,8 @@ Names = NDArray[np.object_]
 
 #: Up to so many numbers, a sparse array takes longer to make than an array does.
 _SMALL = 100_000
+#: More than any number of columns.
+_MOST = (1 << 63) - 1
 
 
 class LyingView(ProtocolError):
@@ -318,9 +320,9 @@ def _foreign(told: ToldView, cohorts: int) -> tuple[Ints, Ints]:
         lacks = ((others > 0) & (cells == 0)) @ sheets.sizes
     mine = sheets.holders == told.party
     foreign[:shared] = lacks[mine]
-    least = np.where(mine | (lacks == 0), np.iinfo(np.int64).max, lacks)
+    least = np.where(mine | (lacks == 0), _MOST, lacks)
     least = np.minimum.reduceat(least, start)
-    fewest[:shared] = np.where(least == np.iinfo(np.int64).max, 0, least)
+    fewest[:shared] = np.where(least == _MOST, 0, least)
     return foreign, fewest
 
 

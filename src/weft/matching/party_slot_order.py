@@ -24,6 +24,7 @@ from weft.array_types import Ints, Slots
 from weft.errors import ProtocolError
 from weft.matching.party_guard_facts import facts_of
 from weft.matching.party_view import PartyView, TileCohorts, ToldView
+from weft.small_arrays import cut
 
 Names = NDArray[np.object_]
 
@@ -93,7 +94,7 @@ def _slots(
     before = np.cumsum(sizes) - sizes
     slots = np.full(len(cohort), -1, np.int32)
     slots[entry] = np.cumsum(new) - 1 + (starts[:-1] - before)[held]
-    return tuple(np.split(slots, ends[:-1]))
+    return tuple(cut(slots, np.array(lengths, np.int64)))
 
 
 def _narrow(cohorts: Ints) -> NDArray[Any]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from weft.array_types import Ints
 from weft.errors import DataError
 from weft.matching.id_and_name_forms import MOST_BARE, Mismatches, Tokens
+from weft.small_arrays import among
 
 #: Share of the smaller party's ids that may agree in their loose form only.
 TOLERATED = 0.01
@@ -188,7 +189,7 @@ def check_prefixes(
     everywhere = np.concatenate([party.loose for party in held])
     begins = [k for k, party in enumerate(held) if len(party.bare)]
     for k in begins:
-        if not np.isin(held[k].bare, everywhere).any():
+        if not among(held[k].bare, everywhere).any():
             continue
         for j in range(len(held)):
             met = _met(held[k].bare, held[j].loose, least) * held[k].per_bare
@@ -197,7 +198,7 @@ def check_prefixes(
     if separate:
         return
     for k, j in combinations(begins, 2):
-        if np.isin(held[k].columns, held[j].columns).any():
+        if among(held[k].columns, held[j].columns).any():
             continue
         met = _met(held[k].bare, held[j].bare, least) * max(held[k].per_bare, held[j].per_bare)
         if _counts(met, held[k], held[j]):
@@ -206,7 +207,7 @@ def check_prefixes(
 
 def _met(bare: Tokens, other: Tokens, least: int) -> int:
     """How many of the ids that are compared would meet, none for fewer than ``least``."""
-    met = int(np.isin(bare, other).sum())
+    met = int(among(bare, other).sum())
     return met if met >= least else 0
 
 

@@ -65,7 +65,9 @@ class Meter:
 
     def record(self, phase: str, down: int, up: int, slowest: float, total: float) -> None:
         """Add one call of ``phase``."""
-        cost = self.phases.setdefault(phase, PhaseCost())
+        cost = self.phases.get(phase)
+        if cost is None:
+            cost = self.phases[phase] = PhaseCost()
         cost.calls += 1
         cost.bytes_down += down
         cost.bytes_up += up
@@ -74,12 +76,12 @@ class Meter:
 
     def read(self, *, without: str | None = None) -> Reading:
         """Totals so far, on wish without the phases of one room, which travel alone."""
-        kept = dict(self.phases)
-        trips = self.round_trips
-        if without is not None:
-            kept = {name: cost for name, cost in kept.items() if name.split(".")[0] != without}
-            trips -= sum(c.calls for name, c in self.phases.items() if name not in kept)
-        costs = kept.values()
+        costs, trips = [], self.round_trips
+        for name, cost in self.phases.items():
+            if without is not None and name.split(".", 1)[0] == without:
+                trips -= cost.calls
+            else:
+                costs.append(cost)
         return Reading(
             trips,
             sum(c.bytes_down for c in costs),

@@ -8,6 +8,7 @@ from weft.array_types import Floats
 from weft.errors import ProtocolError
 from weft.protocol.message import malformed
 from weft.protocol.shared_fields import PadLinks
+from weft.small_arrays import side_by_side
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
@@ -77,8 +78,8 @@ class FeatureSide:
         shared = self._view.n_shared_columns
         if shared:
             new[:shared] = wire.open(message.v, new.shape[1])
-        count = new.shape[1] // self._problems.width
-        self.fresh = [np.ascontiguousarray(part) for part in np.split(new, count, axis=1)]
+        parts = side_by_side(new, self._problems.width)
+        self.fresh = [np.ascontiguousarray(part) for part in parts]
         self.vectors.append(self.fresh)
         self.measured_last = ""
         if message.products:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
 from weft.losses import Softmax
+from weft.small_arrays import side_by_side
 from weft.solvers.party_context import PartyContext
 from weft.solvers.sample_classes_for_guards import kinds_of_classes
 from weft.solvers.settings import Scoring, Settings
@@ -121,8 +122,8 @@ class Rows:
 
     def append(self, z: Floats) -> None:
         """Take Z of new vectors, side by side."""
-        count = z.shape[1] // self._problems.width
-        self.vectors.append([np.ascontiguousarray(p) for p in np.split(z, count, axis=1)])
+        parts = side_by_side(z, self._problems.width)
+        self.vectors.append([np.ascontiguousarray(part) for part in parts])
 
     def fold(self, coefficients: Floats, keep: Ints) -> None:
         """Drop vectors; those of a mixture in use are never among them."""
@@ -194,7 +195,7 @@ class Rows:
         if not isinstance(self._loss, Softmax):
             return duals
         parts = []
-        for part in np.split(duals, duals.shape[1] // self.width, axis=1):
+        for part in side_by_side(duals, self.width):
             scaled = part if self._weight is None else part / self._weight
             likely = self._loss.likeliest(self._problems.by_class(scaled), self._truth)
             a = self._problems.by_class(part)
@@ -244,8 +245,8 @@ class Rows:
     def remember(self, duals: Floats) -> None:
         """Keep dual vectors whose sums are complete, where mixtures of them are wanted."""
         if self._remembers:
-            count = duals.shape[1] // self._problems.width
-            self._duals += [np.ascontiguousarray(p) for p in np.split(duals, count, axis=1)]
+            parts = side_by_side(duals, self._problems.width)
+            self._duals += [np.ascontiguousarray(part) for part in parts]
 
     def mix(self, weights: Floats) -> None:
         """Keep a mixture as α, and the one before."""
@@ -315,7 +316,7 @@ class Rows:
         width = self._problems.width
         out = np.zeros((self.sums_width(duals.shape[1]) // width, self._problems.count))
         counted, labels = self._counted, self._truth[self._counted]
-        for k, part in enumerate(np.split(duals[counted], duals.shape[1] // width, axis=1)):
+        for k, part in enumerate(side_by_side(duals[counted], width)):
             values = -self._conjugates(part, labels) / self._n_samples
             for g in range(self._groups):
                 mine = values if self.group is None else values[self.group[counted] == g]
@@ -339,13 +340,12 @@ class Rows:
         if self._constant is None:
             return None
         chosen = self._constant[self._chosen]
-        parts = np.split(duals[self._chosen], duals.shape[1] // self._problems.width, axis=1)
+        parts = side_by_side(duals[self._chosen], self._problems.width)
         return np.stack([(part * chosen).sum(axis=0) for part in parts]) / self._n_samples
 
     def cross(self, duals: Floats) -> Floats:
         """Inner products of the new b's with those held: b_j·b = Z_jᵀa/N."""
-        width = self._problems.width
-        parts = np.split(duals, duals.shape[1] // width, axis=1)
+        parts = side_by_side(duals, self._problems.width)
         products = self.vectors.products(parts, self._chosen)
         return self._problems.summed(products) / self._n_samples
 
