@@ -134,9 +134,8 @@ def _unlocked(lock: Path, why: str) -> StorageError:
 
 def write_private(path: Path, content: bytes, *, durable: bool = False) -> None:
     """Replace a file by one that only its owner can read."""
-    with replacing(path, durable=durable) as draft:
-        draft.touch(mode=0o600)
-        draft.write_bytes(content)
+    with replacing(path, durable=durable) as draft, open(draft, "wb", opener=_private) as file:
+        file.write(content)
 
 
 def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
@@ -154,10 +153,13 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], *, durable: bool = False) -> None:
     """Write a file of arrays that only its owner can read."""
-    with replacing(path, durable=durable) as draft:
-        draft.touch(mode=0o600)
-        with draft.open("wb") as file:
-            write_arrays(file, arrays)
+    with replacing(path, durable=durable) as draft, open(draft, "wb", opener=_private) as file:
+        write_arrays(file, arrays)
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file that, where it is new, only its owner can read."""
+    return os.open(path, flags, 0o600)
 
 
 def part_of(arrays: Mapping[str, NDArray[Any]], name: str) -> dict[str, NDArray[Any]]:
