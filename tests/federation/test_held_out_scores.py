@@ -236,7 +236,7 @@ def test_counts_are_told_once_and_of_finished_models(horizontal):
 def test_a_site_is_judged_by_itself_where_its_terms_say_so(table):
     tiles = CUTS["horizontal"](table).parties
     wanted = msgspec.structs.replace(
-        SETTINGS, evaluation=msgspec.structs.replace(SETTINGS.evaluation, by_site=True)
+        SETTINGS, gap=0.1, evaluation=msgspec.structs.replace(SETTINGS.evaluation, by_site=True)
     )
     terms = msgspec.structs.replace(GUARDED, allow_site_scores=False)
     with pytest.raises(WeftError, match="agree on allow_site_scores = true"):
@@ -248,7 +248,7 @@ def test_a_site_is_judged_by_itself_where_its_terms_say_so(table):
 
 def test_groups_are_of_a_column_that_every_label_holder_has(table):
     groups = msgspec.structs.replace(SETTINGS.evaluation, groups={"sex": (0.0, 1.0)})
-    wanted = msgspec.structs.replace(SETTINGS, evaluation=groups)
+    wanted = msgspec.structs.replace(SETTINGS, evaluation=groups, gap=0.1)
     federation, trained = train(CUTS["horizontal"](table).parties, wanted)
     ids, _, scores, positive = pooled(federation, trained)
     of = dict(zip(table.ids.tolist(), table.block[:, 5].tolist(), strict=True))
@@ -266,7 +266,7 @@ def test_groups_of_several_classes_are_judged_each_against_the_rest(table):
     kind = np.digitize(table.block[:, 0] + 0.5 * table.block[:, 1], [-0.4, 0.4])
     three = replace(table, labels=kind)
     groups = EvaluationSettings(groups={"sex": (0.0, 1.0)})
-    wanted = msgspec.structs.replace(SETTINGS, evaluation=groups, folds=2)
+    wanted = msgspec.structs.replace(SETTINGS, evaluation=groups, folds=2, gap=0.1)
     # Of fewer than six times min_batch samples of a class none would be left out.
     terms = msgspec.structs.replace(OPEN, min_batch=5)
     federation, trained = train(CUTS["horizontal"](three).parties, wanted, terms)
