@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from dataclasses import replace
 from functools import cache
+from importlib import import_module
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 from covering import before_release, cover, every_value
+from process_apart import apart, forget
 from weft.crypto.ciphers.block_format import read_block, words_of
 from weft.data import SPLITS, Split, Tile, pool
 from weft.errors import DataError
@@ -172,22 +173,20 @@ def test_nobody_reads_a_score_in_the_messages_of_joint_prediction(table, models,
 
 # ── the model file ───────────────────────────────────────────────────────────────────────────
 
-PREDICT = """
-import sys
-from dataclasses import replace
-import numpy as np
-from weft.federation.model import load_model
-model = load_model(sys.argv[1])
-table = np.load(sys.argv[2])
-np.savez(
-    sys.argv[3],
-    scores=model.decision(table),
-    outcome=model.predict(table),
-    features=model.features.astype(str),
-    gap=model.certificate["gap"],
-)
-assert "weft.data" not in sys.modules
-"""
+
+def predicted(model_file, table_file, out):
+    """Scores by a process that has loaded no tables, nor what trains."""
+    forget("weft")
+    model = import_module("weft.federation.model").load_model(model_file)
+    table = np.load(table_file)
+    np.savez(
+        out,
+        scores=model.decision(table),
+        outcome=model.predict(table),
+        features=model.features.astype(str),
+        gap=model.certificate["gap"],
+    )
+    return [name for name in sys.modules if name.startswith("weft.data")]
 
 
 def test_a_model_file_gives_the_same_bits_in_another_process(table, quick, tmp_path):
@@ -196,7 +195,7 @@ def test_a_model_file_gives_the_same_bits_in_another_process(table, quick, tmp_p
     model.save(tmp_path / "model.npz")
     np.save(tmp_path / "table.npy", fresh.block)
     paths = [str(tmp_path / name) for name in ("model.npz", "table.npy", "out.npz")]
-    subprocess.run([sys.executable, "-c", PREDICT, *paths], check=True)
+    assert apart(predicted, *paths) == []
     with np.load(tmp_path / "out.npz") as out:
         assert np.array_equal(out["scores"], model.decision(fresh.block))
         assert np.array_equal(out["outcome"], model.predict(fresh.block))

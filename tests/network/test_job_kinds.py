@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
+import importlib
+import logging
 import sys
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -11,6 +12,8 @@ from typing import ClassVar
 import pytest
 from toys import MemoryTransport, Place, Toy, ToyRequest, toy
 
+from process_apart import apart
+from weft import all_messages
 from weft.config.read_config import OTHER_KINDS, read_any_config, read_config
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.party_key_pairs import Identity
@@ -324,25 +327,26 @@ PLUGIN = Plugin(messages=messages)
 
 
 def test_messages_of_plug_ins_are_known_and_take_no_name_of_weft(tmp_path):
-    """One plug-in with a phase of its own, one with a name that is taken; in one new process."""
+    """One plug-in with a phase of its own, one with a name that is taken; in a process apart."""
     for name, phase in (("adds", "mine.first"), ("takes", "start")):
         (tmp_path / f"{name}.py").write_text(PLUGIN.format(name=name))
         (tmp_path / f"{name}_messages.py").write_text(MESSAGES.format(first=phase))
         metadata = tmp_path / f"{name}-1.0.dist-info"
         metadata.mkdir()
         (metadata / "entry_points.txt").write_text(f"[weft.plugins]\n{name} = {name}:PLUGIN\n")
-    code = f"""
-import sys
-sys.path.insert(0, {str(tmp_path)!r})
-from weft.all_messages import MODULES, declared_phases
-for phase in ("mine.first", "start"):
-    print(declared_phases()[phase].request.__name__)
-print(*(module.__name__ for module in MODULES))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    added, taken, modules = done.stdout.splitlines()
-    assert (added, taken) == ("Nothing", "StartRequest")
-    assert {"weft.federation.messages", "adds_messages"} <= set(modules.split())
-    assert "takes_messages" not in modules.split()
-    assert done.stderr.count("\n") == 1
-    assert "phase 'start' is declared twice" in done.stderr
+    asked, modules, warned = apart(_loaded_beside, str(tmp_path))
+    assert asked == ["Nothing", "StartRequest"]
+    assert {"weft.federation.messages", "adds_messages"} <= set(modules)
+    assert "takes_messages" not in modules
+    (warning,) = warned
+    assert "phase 'start' is declared twice" in warning
+
+
+def _loaded_beside(folder):
+    """Requests of both phases, modules of messages, warnings; with plug-ins in a folder."""
+    warned = []
+    sys.path.insert(0, folder)
+    logging.getLogger("weft").addFilter(lambda entry: warned.append(entry.getMessage()))
+    known = importlib.reload(all_messages)
+    asked = [known.declared_phases()[phase].request.__name__ for phase in ("mine.first", "start")]
+    return asked, [module.__name__ for module in known.MODULES], warned

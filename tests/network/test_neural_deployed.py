@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import subprocess
 import sys
 
 import msgspec
@@ -24,6 +23,7 @@ from neural_sites import (
 )
 from toys import Crashed, MemoryTransport
 
+from process_apart import apart, forget
 from weft.crypto.keys import ephemeral_keys
 from weft.errors import ConfigError, ProtocolError
 from weft.guards import OPEN, Terms
@@ -222,34 +222,35 @@ def test_a_site_without_pytorch_says_what_to_install(tmp_path, monkeypatch):
 
 def test_the_coordinator_works_without_pytorch(tmp_path):
     """It can neither load it, nor tables, in a process in which it coordinates a neural run."""
-    code = f"""
-import sys
-sys.modules["torch"] = None
-from pathlib import Path
-from weft.protocol import Failure
-from weft.network.run_progress import Progress
-from weft.network.coordinator_run import coordinate_run
-from weft.network.installed_job_kinds import read_task
-import weft_neural.neural_run_results, weft_neural.coordinator
-
-class Nobody:
-    parties = ("north", "south")
-    def send(self, letters, timeout):
-        return {{party: Failure("unknown", "is not there") for party in letters}}
-
-task = read_task(Path({str(tmp_path / "task.json")!r}).read_text())
-try:
-    coordinate_run(lambda parties: Nobody(), Path({str(tmp_path / "run")!r}), task, Progress("a"))
-except Exception as error:
-    print(error)
-private = ("weft.data", "weft.crypto.secret_bytes", "weft.federation.party")
-print(*(m for m in sys.modules if m.startswith(private)))
-"""
-    (tmp_path / "task.json").write_text(task(timeout=0.1).to_json())
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    said, loaded = done.stdout.splitlines()
+    said, loaded = apart(_coordinated_anew, task(timeout=0.1).to_json(), tmp_path / "run")
     assert "the run cannot begin without every party" in said
-    assert loaded == ""
+    assert loaded == []
+
+
+def _coordinated_anew(asked, folder):
+    """What a coordinator of Weft says that was loaded without PyTorch, and what it has loaded."""
+    forget("weft", "weft_neural", "torch")
+    sys.modules["torch"] = None
+    for name in ("weft_neural.neural_run_results", "weft_neural.coordinator"):
+        importlib.import_module(name)
+    failure = importlib.import_module("weft.protocol").Failure
+    run = importlib.import_module("weft.network.coordinator_run").coordinate_run
+    told = importlib.import_module("weft.network.installed_job_kinds").read_task(asked)
+    progress = importlib.import_module("weft.network.run_progress").Progress("a")
+
+    class Nobody:
+        parties = ("north", "south")
+
+        def send(self, letters, timeout):
+            return {party: failure("unknown", "is not there") for party in letters}
+
+    said = ""
+    try:
+        run(lambda parties: Nobody(), folder, told, progress)
+    except Exception as error:
+        said = str(error)
+    private = ("weft.data", "weft.crypto.secret_bytes", "weft.federation.party")
+    return said, [name for name in sys.modules if name.startswith(private)]
 
 
 @pytest.mark.parametrize("other", ["threads", "rows", "terms", "keys"])
