@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -364,6 +365,38 @@ def test_a_coordinator_cannot_choose_what_counts_for_a_cell_of_two(files, model)
     channel = LocalChannel({name: party.on for name, party in parties.items()}, record=False)
     with pytest.raises(ProtocolError, match="was told that overlap = 'sum', but the model was tr"):
         sum_scores(channel, model=model.fingerprint, width=3, cipher="pad", overlap=lying.overlap)
+
+
+def test_parties_made_anew_hide_under_other_pads_what_another_question_asks(files, keys, model):
+    """Else a coordinator that asks otherwise after an interruption reads how parts differ."""
+    tiles, memories = tiles_of(files, model), {name: {} for name in CUTS}
+
+    def hidden_parts(matching):
+        """Words of what all parties send, made anew over their memories."""
+        words = []
+
+        def noted(party, phase, message):
+            reply = party.on(phase, message)
+            if phase.name == "joint.partial":
+                words.append(words_of(read_block(reply.z, "a block"), "a block").ravel())
+            return reply
+
+        calls = {
+            name: partial(
+                noted, JointParty(name, tiles[name], model, keys[name], "pad", memory=memory)
+            )
+            for name, memory in memories.items()
+        }
+        sum_scores(
+            LocalChannel(calls, record=False), model=model.fingerprint, width=3, cipher="pad",
+            overlap=model.overlap, matching=matching, run=bytes(16),
+        )  # fmt: skip
+        return np.concatenate(words)
+
+    first = hidden_parts("hmac")
+    assert np.array_equal(hidden_parts("hmac"), first)
+    # The same samples and scores: under the same pads all words would be the same.
+    assert not (hidden_parts("oprf") == first).any()
 
 
 def again(sites):
