@@ -20,6 +20,7 @@ from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN, Terms
 from weft.inference.coefficient_summary import Summary
+from weft.inference.model_tests import SignificanceTest
 from weft.inference.table_text import ratio_figures
 from weft.report.page.coefficients import _line, _Scale
 from weft.solvers.settings import Settings
@@ -284,6 +285,13 @@ def test_weights_and_offsets_count_as_in_a_weighted_fit() -> None:
         np.where(y > 0, y * np.log(np.where(y > 0, y, 1) / (years * rate)), 0) - y + years * rate
     )
     assert summary.measures.null_deviance == pytest.approx(2 * (weight * terms).sum(), rel=1e-9)
+
+
+def test_a_test_says_its_law_and_between_which_values_p_is_certified() -> None:
+    told = str(SignificanceTest("ratio of b", 3.0, 1, None, 0.0833, (0.0829, 0.08371)))
+    assert told == "ratio of b: χ²(1) = 3, p = 0.0833, certified between 0.0829 and 0.08371"
+    told = str(SignificanceTest("Wald test of b, c", 0.5, 2, 27.0, 0.612))
+    assert told == "Wald test of b, c: F(2, 27) = 0.5, p = 0.612"
 
 
 def test_tests_of_several_coefficients() -> None:

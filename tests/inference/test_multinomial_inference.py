@@ -17,6 +17,11 @@ from weft.data import SPLITS, Table
 from weft.errors import ConfigError
 from weft.guards.terms import OPEN
 from weft.inference.coefficient_summary import Summary
+from weft.inference.party_sums_for_multinomial_standard_errors import (
+    class_statistics,
+    class_sums_in,
+)
+from weft.losses import Softmax
 
 NAMES = ["a", "b", "c"]
 
@@ -187,3 +192,20 @@ def test_guards_and_refusals_are_one_sentence_each() -> None:
         assert str(caught.value).count(". ") == 0
     with pytest.raises(ConfigError, match="set mode = 'sealed'"):
         trained(SPLITS["columns"](made(x, y), parties=2).parties, terms=OPEN)
+
+
+def test_a_partys_totals_have_pearsons_sum_over_all_classes() -> None:
+    """It bounds by how much the slope that parties tell may be rounded."""
+    rng = np.random.default_rng(0)
+    x, z, weight = rng.normal(size=(9, 2)), rng.normal(size=(9, 3)), rng.uniform(0.5, 2, 9)
+    mine = np.eye(3)[rng.integers(0, 3, 9)]
+    p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
+
+    def told(z: Floats) -> float:
+        numbers = class_statistics(x, z, 2 * mine - 1, weight, Softmax())
+        return class_sums_in(numbers, 2, 3).totals.pearson
+
+    assert told(z) == pytest.approx((weight[:, None] * (mine - p) ** 2 / p).sum(), rel=1e-12)
+    # Where the class of a sample has no probability at all, it is a number too.
+    z[0] = np.where(mine[0] > 0, -1e4, z[0])
+    assert told(z) == 2.0**40

@@ -191,6 +191,13 @@ def test_labels_in_other_words_are_found(one, other, found):
         assert not any(str(value) in caught.value.told for value in ("ill", "krank", "cow"))
 
 
+def test_a_refusal_lists_four_classes_and_says_where_there_are_more():
+    lists = [np.array(["Cat", "b", "c", "d", "e"]), np.array(["cat", "b", "c", "d"])]
+    listed = "one party has the labels Cat, b, c, d, … and another cat, b, c, d, which look like"
+    with pytest.raises(DataError, match=listed):
+        check_vocabularies(lists)
+
+
 def test_numbers_of_three_classes_are_no_other_coding():
     check_vocabularies([np.array([0, 1]), np.array([1, 2]), np.array([0, 2])])
 

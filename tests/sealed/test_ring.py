@@ -12,6 +12,7 @@ from scipy.special import expit
 
 from covering import examples
 from weft.crypto.primitives.seeded_words import seeded_words
+from weft.errors import ProtocolError
 from weft.solvers.sealed.curvature_series import CURVATURES
 from weft.solvers.sealed.digit_widths import (
     Widths,
@@ -29,7 +30,7 @@ from weft.solvers.sealed.masked_sine_kernels import (
 from weft.solvers.sealed.moment_digits import bend_digits
 from weft.solvers.sealed.ring_products import add_products, encoded, transposed_products
 from weft.solvers.sealed.sample_weight_digits import Weighing
-from weft.solvers.sealed.share_arithmetic import cut_scores, cut_vector, noise
+from weft.solvers.sealed.share_arithmetic import DealtShares, cut_scores, cut_vector, noise
 from weft.solvers.sealed.sine_series import LOSS_TERMS, SCORE_BITS, SERIES
 from weft.solvers.sealed.wide_ring import (
     gathered,
@@ -205,3 +206,26 @@ def test_noise_is_even_in_its_whole_range_and_another_for_every_label():
     assert abs(np.mean([n / 2**69 for n in drawn])) < 0.05
     assert len({n % 16 for n in drawn}) == 16
     assert drawn[:9] != numbers_of(noise(b"x" * 32, "2", [70] * 9))
+
+
+def test_a_party_takes_all_words_that_were_dealt_and_no_others():
+    """Else a share would be of other numbers than the dealer's, or of fewer rows."""
+    dealt = DealtShares(b"", np.arange(9, dtype=np.uint64), last=True)
+    assert dealt.take("mask", 2, 2).tolist() == [[0, 1], [2, 3]]
+    assert [part.tolist() for part in dealt.blocks("waves", [1, 2])] == [[4], [5, 6]]
+    with pytest.raises(ProtocolError, match="sent more words than it should"):
+        dealt.end()
+    with pytest.raises(ProtocolError, match="sent fewer words than it should"):
+        dealt.take("mask", 3)
+    assert dealt.take("mask", 2).tolist() == [7, 8]
+    dealt.end()
+    for most in (1, 3):
+        with pytest.raises(ProtocolError, match="sent fewer words than it should"):
+            list(dealt.blocks("waves", [most]))
+    # Others draw theirs, as many as they need.
+    own = DealtShares(bytes(32), None, last=False)
+    assert own.take("mask", 2, 3).shape == (2, 3)
+    own.end()
+    for sent, last in ((np.zeros(1, np.uint64), False), (None, True)):
+        with pytest.raises(ProtocolError, match="a share to a party that draws its own, or none"):
+            DealtShares(bytes(32), sent, last)
