@@ -126,6 +126,27 @@ def test_separable_labels_end_with_a_true_certificate():
     judged(trained, block, [2.0 * labels - 1], 1e-6, "logistic")
 
 
+@pytest.mark.parametrize(
+    ("loss", "inference", "patience"),
+    [("squared", "none", 2), ("logistic", "none", 2), ("logistic", "model", 4)],
+)
+def test_a_run_that_no_longer_gets_better_ends_by_itself(loss, inference, patience, monkeypatch):
+    """It waits longer for standard errors, of which a gap of a tiny λ says little."""
+    monkeypatch.setattr("weft.solvers.sealed.coordinator._MOST_IDLE", 2)
+    monkeypatch.setattr("weft.solvers.sealed.coordinator._MOST_IDLE_FOR_ERRORS", 4)
+    block, labels = table(classes=0 if loss == "squared" else 2)
+    tiles = cut(block, labels, CUTS["vertical"])
+    _, trained = train(tiles, loss=loss, gap=1e-12, inference=inference)
+    result = trained.result
+    assert result.stopped == "rounding and noise keep the gap from falling below this"
+    gaps, primals = (np.array([getattr(r, n) for r in result.history]) for n in ("gap", "primal"))
+    better = [
+        gaps[i] < 0.99 * gaps[:i].min() or primals[i] < (1 - 1e-4) * primals[:i].min()
+        for i in range(1, len(gaps))
+    ]
+    assert better[::-1].index(True) == patience
+
+
 def test_an_estimator_trains_sealed_and_names_what_it_cannot():
     block, labels = table()
     tiles = cut(block, labels, CUTS["vertical"])

@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from covering import examples
+from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
 from weft.solvers.subspace.coordinator_subspace import Subspace
+from weft.solvers.subspace.cutting_planes_solver import EAGER, ONE_CUT, CuttingPlanes, Places
 from weft.solvers.subspace.lower_bound import Bounding
 from weft.solvers.subspace.party_vectors import Vectors, add_scaled, inner
 
@@ -339,3 +341,51 @@ def test_kept_cuts_bound_as_if_the_others_had_never_been(
     subspace.primal = np.array([again + 1e-9])
     fresh.take(len(chosen) - 1)
     assert subspace.dual[0] == pytest.approx(again, abs=1e-5)
+
+
+# ── kinds of cuts ─────────────────────────────────────────────────────────────────────────
+
+
+def kinds_of(gaps: list[float], shares: tuple[float, float], places: Places = ONE_CUT) -> Any:
+    """Whether vertices, and whether steps of ascent, are made after these gaps.
+
+    ``shares`` of the mixture are vertices' and ascent's.
+    """
+    exchange = SimpleNamespace(problems=Problems(1))
+    subspace: Any = SimpleNamespace(exchange=exchange, groups=1, width=1)
+    planes = CuttingPlanes(subspace, places)
+    planes._ascended = np.array([False, True])
+    for gap in gaps:
+        subspace.gaps = np.array([gap])
+        found = planes._useful(np.array(shares)[:, None])
+    return found
+
+
+def test_a_kind_of_cuts_is_left_out_only_while_the_gap_falls_well_without_it() -> None:
+    falling = [0.5**i for i in range(9)]
+    for shares, useful in (
+        ((0.95, 0.05), (True, False)),
+        ((0.05, 0.95), (False, True)),
+        ((0.5, 0.5), (True, True)),
+    ):
+        assert kinds_of(falling[:8], shares) == (True, True)
+        assert kinds_of(falling, shares) == useful
+        # What the gap did long ago says nothing.
+        assert kinds_of(falling + 4 * falling[-1:], shares) == (True, True)
+        assert kinds_of(8 * [1.0] + falling, shares) == useful
+    assert kinds_of(falling, (0.05, 0.95), EAGER) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("folds", "sizes", "said"),
+    [(0, [9], False), (3, [9, 6, 6, 6], False), (3, [9, 7, 7, 7], True), (3, [9, 9, 9, 9], True)],
+    ids=["no folds", "every sample in a fold", "some in none", "all in none"],
+)
+def test_samples_in_no_fold_are_noted(folds: int, sizes: list[int], said: bool) -> None:
+    subspace = Subspace.__new__(Subspace)
+    exchange: Any = SimpleNamespace(
+        problems=Problems(1, folds), settings=Settings(lam=1.0, folds=folds), notes=[]
+    )
+    subspace.exchange = exchange
+    subspace._look_at_folds(np.array(sizes, float))
+    assert [("scored in none" in note) for note in exchange.notes] == [True] * said
