@@ -96,7 +96,7 @@ def believe_the_message(monkeypatch) -> None:
 
 def forget_the_question(monkeypatch) -> None:
     """Take the second line out: masks do not depend on what was asked."""
-    monkeypatch.setattr(subspace_party, "question_digest", lambda message, before=b"": b"")
+    monkeypatch.setattr(subspace_party, "told_alike", lambda message: b"")
 
 
 def test_losses_of_one_party_if_a_message_said_over_whom_a_sum_goes(again, record, monkeypatch):
