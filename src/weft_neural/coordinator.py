@@ -19,7 +19,7 @@ from weft.crypto import Adder
 from weft.errors import ConfigError, DataError, PartyAway, ProtocolError
 from weft.federation.announcements.coordinator import announce
 from weft.guards.terms import Terms
-from weft.matching.agreed_classes import AgreedClasses
+from weft.matching.tagged_class_list import AgreedClasses
 from weft.prepared_types import prepared
 from weft.protocol import Channel, Failure
 from weft.protocol.shared_fields import Participants

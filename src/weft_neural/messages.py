@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats
 from weft.crypto.key_messages import RunKeys
-from weft.matching.agreed_classes import AgreedClasses
+from weft.matching.tagged_class_list import AgreedClasses
 from weft.protocol.field_visibility import (
     coefficients,
     keys,

@@ -62,7 +62,7 @@ def _hyfdca(folder: Path) -> list[str]:
 
 
 def _hyfem(folder: Path) -> list[str]:
-    from weft_papers.hyfem.together.report import write_report
+    from weft_papers.hyfem.batched_networks.report import write_report
 
     return write_report(folder)
 

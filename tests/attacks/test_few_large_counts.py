@@ -28,8 +28,8 @@ from weft.guards.terms import OPEN, Terms
 from weft.privacy.ledger.earlier_models_and_moments import NumberMemory, judge_once
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.sealed import party
-from weft.solvers.sealed.fit_on_own_columns import Responses, unexplained
 from weft.solvers.sealed.model_guard import refuse_standing_out
+from weft.solvers.sealed.responses_unexplained_by_own_columns import Responses, unexplained
 from weft.solvers.settings import Settings
 
 ROWS = 420

@@ -34,10 +34,10 @@ from covering import cover
 from weft.crypto.keys import ephemeral_keys
 from weft.data.tile import Tile
 from weft.errors import WeftError
-from weft.federation.coordinator_study_description import described_as
 from weft.federation.local_federation import Federation
 from weft.federation.model import Model
 from weft.federation.preprocessing_settings import Preprocessing
+from weft.federation.study_description_coordinator import described_as
 from weft.guards.terms import OPEN
 from weft.network.prediction_job import read_scores, sign_prediction
 from weft.network.presence_replay import Presence, ReplayedPresence

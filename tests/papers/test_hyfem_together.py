@@ -17,19 +17,19 @@ from weft_neural.party_samples import Holdings  # noqa: E402
 from weft_neural.sample_sources import BlockSource  # noqa: E402
 from weft_neural.server_model_accuracy import ServerJudge  # noqa: E402
 from weft_neural.settings import Block, NeuralSettings  # noqa: E402
-from weft_papers.hyfem.together.image_blocks import ImageBlocks  # noqa: E402
-from weft_papers.hyfem.together.matching import Matcher  # noqa: E402
-from weft_papers.hyfem.together.normalising import (  # noqa: E402
+from weft_papers.hyfem.batched_networks.image_blocks import ImageBlocks  # noqa: E402
+from weft_papers.hyfem.batched_networks.matching import Matcher  # noqa: E402
+from weft_papers.hyfem.batched_networks.normalising import (  # noqa: E402
     batch_back,
     group_back,
     group_forward,
 )
-from weft_papers.hyfem.together.pytorch_operations import PytorchOperations  # noqa: E402
-from weft_papers.hyfem.together.report import page  # noqa: E402
-from weft_papers.hyfem.together.residual import Networks, outline  # noqa: E402
-from weft_papers.hyfem.together.rounds import Together  # noqa: E402
-from weft_papers.hyfem.together.run_lines import read_lines  # noqa: E402
-from weft_papers.hyfem.together.shapes import Shape  # noqa: E402
+from weft_papers.hyfem.batched_networks.pytorch_operations import PytorchOperations  # noqa: E402
+from weft_papers.hyfem.batched_networks.report import page  # noqa: E402
+from weft_papers.hyfem.batched_networks.residual import Networks, outline  # noqa: E402
+from weft_papers.hyfem.batched_networks.rounds import Together  # noqa: E402
+from weft_papers.hyfem.batched_networks.run_lines import read_lines  # noqa: E402
+from weft_papers.hyfem.batched_networks.shapes import Shape  # noqa: E402
 
 BLOCKS = ("left", "right")
 HELD = {"north": (0, 1), "south": (1,)}
@@ -264,7 +264,7 @@ def both_normalised(plain, kernels, y, dout):
     [Shape(16, 16, 64, 64, 3, 1), Shape(8, 8, 128, 256, 3, 2), Shape(4, 4, 256, 512, 1, 2)],
 )
 def test_kernels_compute_what_pytorch_does(shape):
-    from weft_papers.hyfem.together.triton_operations import TritonOperations
+    from weft_papers.hyfem.batched_networks.triton_operations import TritonOperations
 
     plain, kernels = PytorchOperations(), TritonOperations()
     made = torch.Generator("cuda").manual_seed(0)

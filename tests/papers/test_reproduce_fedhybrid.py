@@ -11,10 +11,10 @@ import pytest
 from weft.losses import get_loss
 from weft_papers.data.synthetic import scaled_squares
 from weft_papers.fedhybrid import setups
+from weft_papers.fedhybrid.methods_comparison import Outcome, Study, fedh
 from weft_papers.fedhybrid.option_by_option_search import tune
 from weft_papers.fedhybrid.report import rows_of
 from weft_papers.fedhybrid.runs_tracked_to_optimum import TrackedRun, Workbench
-from weft_papers.fedhybrid.study import Outcome, Study, fedh
 
 
 @pytest.mark.release

@@ -18,8 +18,8 @@ def check_over_network(config: Path, kit: Path, resume: str | None, *, json: boo
     from weft.cli.submit_and_follow import followed_run
     from weft.config.read_config import read_config
     from weft.network.kits.open_kit import Kit
+    from weft.network.study_check_job import make_check, read_check
     from weft.network.task_from_config import parties_of
-    from weft.network.weft_check_job import make_check, read_check
 
     opened = Kit.open(kit, "submitter")
     plan = read_config(config, deployed=True)

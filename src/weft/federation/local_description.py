@@ -7,9 +7,9 @@ from secrets import token_bytes
 
 from weft.crypto.keys import PartyKeys, check_keys, ephemeral_keys
 from weft.data.tile import Tile
-from weft.federation.coordinator_study_description import Description, describe_study, described_as
-from weft.federation.party_study_description import DescribeParty
 from weft.federation.preprocessing_settings import Preprocessing
+from weft.federation.study_description_coordinator import Description, describe_study, described_as
+from weft.federation.study_description_party import DescribeParty
 from weft.privacy.agreement.consent import Consent
 from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import LocalChannel, Sink

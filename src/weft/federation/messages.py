@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats, Ints, Slots
 from weft.crypto.key_messages import RunKeys
-from weft.matching.agreed_classes import AgreedClasses, Classes
+from weft.matching.tagged_class_list import AgreedClasses, Classes
 from weft.protocol.field_visibility import (
     block,
     keys,

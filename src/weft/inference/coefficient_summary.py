@@ -22,7 +22,7 @@ from weft.inference.model_tests import (
     likelihood_ratio_test,
     wald,
 )
-from weft.inference.other_reference import against
+from weft.inference.other_reference_class import against
 from weft.inference.refuse_standard_errors import refuse_unfinished, refuse_unidentified
 from weft.inference.requirements import FIXED_DISPERSION, Kind, refuse_few_samples
 from weft.inference.sums_for_standard_errors import FitStatistics

@@ -12,7 +12,6 @@ from weft.crypto import Adder
 from weft.crypto.key_messages import RunKeys, SeedPlan
 from weft.errors import DataError, ProtocolError
 from weft.guards.terms import OPEN, Matching, Terms
-from weft.matching.agreed_classes import AgreedClasses
 from weft.matching.build_holdings import Holding, LabelConflict, build_holdings
 from weft.matching.cohort_seed_delivery import add_tags, deliver, plan_seeds
 from weft.matching.confirmed_count import add_told
@@ -36,6 +35,7 @@ from weft.matching.messages import (
 )
 from weft.matching.oprf_relay import tokens_through_holders
 from weft.matching.overlap_rule import Overlap
+from weft.matching.tagged_class_list import AgreedClasses
 from weft.matching.two_spellings import SimilarNames
 from weft.matching.unit_mismatches import OtherUnits, check_units
 from weft.protocol import Channel

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from weft.array_types import Ints
 from weft.crypto.key_messages import SeedBoxes, SeedPlan
-from weft.matching.agreed_classes import AgreedClasses
 from weft.matching.party_view import ToldView
+from weft.matching.tagged_class_list import AgreedClasses
 from weft.matching.unit_mismatches import UnitTokens
 from weft.protocol.field_visibility import keys, numbers, record, sealed, texts, tokens
 from weft.protocol.message import Message, Nothing

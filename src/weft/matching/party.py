@@ -17,7 +17,6 @@ from weft.crypto.primitives.wide_integers import number_bytes
 from weft.crypto.randomness_log import RandomnessLog
 from weft.errors import DataError, ProtocolError
 from weft.guards.terms import Matching
-from weft.matching.agreed_classes import AgreedClasses
 from weft.matching.confirm_holder_lists import Confirmation, confirm
 from weft.matching.confirmed_count import CountCheck
 from weft.matching.id_and_name_forms import (
@@ -54,6 +53,7 @@ from weft.matching.messages import (
 from weft.matching.party_guard_facts import LyingView, by_slot, check_gifts, check_labelled
 from weft.matching.party_slot_order import take_places
 from weft.matching.party_view import PartyView
+from weft.matching.tagged_class_list import AgreedClasses
 from weft.matching.tile_tokens import TileTokens, token_contents
 from weft.matching.tokens import tokens_of
 from weft.protocol import Answer, Nothing, answer, answers

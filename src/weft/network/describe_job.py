@@ -16,8 +16,8 @@ from weft.protocol import Channel
 if TYPE_CHECKING:
     from weft.config.read_config import Config
     from weft.crypto.randomness_log import Memory
-    from weft.federation.coordinator_study_description import Description
-    from weft.federation.party_study_description import DescribeParty
+    from weft.federation.study_description_coordinator import Description
+    from weft.federation.study_description_party import DescribeParty
     from weft.network.site_tables_keys_policy import SiteMember
     from weft.privacy.agreement import Consent
 
@@ -35,7 +35,7 @@ class DescribeJob(RunKind[DescribeTask]):
     def coordinate(
         self, task: DescribeTask, channel: Channel, run: bytes, tell: OnIteration
     ) -> FinishedRun:
-        from weft.federation.coordinator_study_description import describe_study
+        from weft.federation.study_description_coordinator import describe_study
 
         found = describe_study(channel, task.preprocessing, task.settings, run, task.name)
         return WrittenBy(found, [], task, _write)
@@ -46,7 +46,7 @@ class DescribeJob(RunKind[DescribeTask]):
     def open_party(
         self, task: DescribeTask, member: SiteMember, consent: Consent, memory: Memory
     ) -> DescribeParty:
-        from weft.federation.party_study_description import DescribeParty
+        from weft.federation.study_description_party import DescribeParty
 
         tiles, _ = member.training_tiles(task)
         tells = member.policy is None or member.policy.tell_columns
@@ -64,7 +64,7 @@ class DescribeJob(RunKind[DescribeTask]):
 
 def make_description(config: Config, parties: tuple[str, ...]) -> DescribeTask:
     """The task of a description of what the run of a config would train on."""
-    from weft.federation.coordinator_study_description import described_as
+    from weft.federation.study_description_coordinator import described_as
 
     told = told_of_config(config)
     return DescribeTask(

@@ -15,8 +15,8 @@ from weft.network.describe_job import DescribeJob
 from weft.network.job_kind import JobKind, RunKind
 from weft.network.linear_job import LinearJob
 from weft.network.prediction_job import PredictionJob
+from weft.network.study_check_job import CheckJob
 from weft.network.submitted_task import Task, TaskMessage
-from weft.network.weft_check_job import CheckJob
 from weft.plugins import Registry, how_to_install
 from weft.prepared_types import prepared
 from weft.protocol import Fields

@@ -13,8 +13,8 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from weft_papers.fedhybrid.methods_comparison import Outcome, Study
     from weft_papers.fedhybrid.report import Row
-    from weft_papers.fedhybrid.study import Outcome, Study
 
 EPILOG = "Example: weft reproduce fedhybrid --setup boston --out boston"
 
@@ -108,8 +108,8 @@ def _studies(
 ) -> Iterator[Study]:
     """One for each set-up and seed; what lacks its data is noted."""
     from weft.errors import DataError
+    from weft_papers.fedhybrid.methods_comparison import Effort, Study
     from weft_papers.fedhybrid.setups import SETUPS, fedhybrid_setup, tiny_setup
-    from weft_papers.fedhybrid.study import Effort, Study
 
     for seed in range(seeds):
         if quick:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.report.plot_style import BLUE, GREY, INK, ORANGE, new_figure, not_drawn, polish
-from weft_papers.fedhybrid.study import Outcome
+from weft_papers.fedhybrid.methods_comparison import Outcome
 
 #: Distances below this are not drawn.
 _FLOOR = 1e-8

@@ -14,7 +14,7 @@ import pandas as pd
 from weft import __version__
 from weft.report.json_values import json_text
 from weft_papers.fedhybrid.figures import draw_figures
-from weft_papers.fedhybrid.study import COARSE, FINE, Outcome
+from weft_papers.fedhybrid.methods_comparison import COARSE, FINE, Outcome
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from weft.array_types import Floats
 from weft.errors import DataError
 from weft.solvers.fedhybrid.local_function import Weighting
 from weft_papers.fedhybrid.constant_step_grid import Followed, Grid
+from weft_papers.fedhybrid.methods_comparison import fedh
 from weft_papers.fedhybrid.paper_search import (
     PENALTIES,
     Chosen,
@@ -33,7 +34,6 @@ from weft_papers.fedhybrid.paper_search import (
 )
 from weft_papers.fedhybrid.runs_tracked_to_optimum import Workbench
 from weft_papers.fedhybrid.setups import SETUPS, Setup, fedhybrid_setup
-from weft_papers.fedhybrid.study import fedh
 
 ITERATIONS = 100
 #: Shares of its rows that a party draws for a step, beside all of them.
@@ -88,7 +88,7 @@ class Case:
         yield self._line("paper", "FedAvg", {"a": rate}, _curves(run))
 
     def _disco(self) -> Iterator[Line]:
-        """Its iterations are exchanges, as in `weft_papers.fedhybrid.study`."""
+        """Its iterations are exchanges, as in `weft_papers.fedhybrid.methods_comparison`."""
         if self._has("paper", "DiSCO"):
             return
         runs = {

@@ -24,8 +24,8 @@ from weft.federation.messages import (
     Names,
 )
 from weft.guards.terms import Terms
-from weft.matching.agreed_classes import AgreedClasses, Classes
 from weft.matching.coordinator import check_secrets
+from weft.matching.tagged_class_list import AgreedClasses, Classes
 from weft.prepared_types import prepared
 from weft.protocol import Channel
 from weft.protocol.shared_fields import Boxes, Everyone

@@ -26,7 +26,6 @@ from weft.federation.messages import (
     ListRequest,
     Names,
 )
-from weft.matching.agreed_classes import AgreedClasses, Classes
 from weft.matching.class_labels import (
     NONCE,
     common_classes,
@@ -34,6 +33,7 @@ from weft.matching.class_labels import (
     named_classes,
     open_lists,
 )
+from weft.matching.tagged_class_list import AgreedClasses, Classes
 from weft.privacy.agreement.consent import Consent
 from weft.protocol import Answer, answer, answers
 

@@ -17,7 +17,7 @@ from weft.solvers.sealed.coordinator_certified_points import ReleasedPoint
 from weft.solvers.sealed.coordinator_held_out_losses import HeldOut, starting_losses
 from weft.solvers.sealed.coordinator_inner_products import VectorProducts
 from weft.solvers.sealed.coordinator_lbfgs import Descent, Trial, factors_of
-from weft.solvers.sealed.coordinator_series_choice import SeriesChoice
+from weft.solvers.sealed.coordinator_series_range_guard import SeriesChoice
 from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSSES, AnySeries, ExponentialSeries
 from weft.solvers.sealed.gamma_as_poisson import GAMMA
 from weft.solvers.sealed.pack_scalar_shares import Told

@@ -23,13 +23,17 @@ from weft.solvers.sealed.digit_widths import (
     loss_digits,
 )
 from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSSES, AnySeries, series_for
-from weft.solvers.sealed.fit_on_own_columns import LOGISTIC, Responses, unexplained
 from weft.solvers.sealed.fold_rows import FoldRows, with_fold
 from weft.solvers.sealed.gamma_as_poisson import GAMMA
 from weft.solvers.sealed.masked_sine_kernels import add_cosines, add_waves, blocks_of
 from weft.solvers.sealed.model_guard import refuse_standing_out
 from weft.solvers.sealed.pack_scalar_shares import pack_shares
 from weft.solvers.sealed.party_answers_in_order import AnswersInOrder
+from weft.solvers.sealed.responses_unexplained_by_own_columns import (
+    LOGISTIC,
+    Responses,
+    unexplained,
+)
 from weft.solvers.sealed.ring_products import encoded
 from weft.solvers.sealed.share_arithmetic import DealtShares, noise
 from weft.solvers.sealed.sine_series import (

@@ -9,8 +9,8 @@ from statistics import fmean, pstdev
 import torch
 from torch.nn.functional import cross_entropy
 
-from weft_papers.hyfem.together.image_blocks import ImageBlocks, as_input
-from weft_papers.hyfem.together.residual import Networks
+from weft_papers.hyfem.batched_networks.image_blocks import ImageBlocks, as_input
+from weft_papers.hyfem.batched_networks.residual import Networks
 
 #: Images of blocks that are measured at once.
 _AT_ONCE = 30_000

@@ -1,4 +1,4 @@
-"""``python -m weft_papers.hyfem.together.study``: tuned runs over seeds on one accelerator.
+"""Tuned runs over seeds on one accelerator, a command of its own.
 
 For experiments whose extractors are residual networks. The rate of each method is tuned at full
 length with the first seed, as the 2024 text says; then come the other seeds. Every finished run is
@@ -25,12 +25,12 @@ from weft.errors import ConfigError
 from weft_neural.device import device_of
 from weft_neural.neuron_matching.settings import Matching
 from weft_neural.settings import NeuralSettings
+from weft_papers.hyfem.batched_networks.image_blocks import ImageBlocks
+from weft_papers.hyfem.batched_networks.measuring import Measured
+from weft_papers.hyfem.batched_networks.rounds import Exchange, Together, Turn, pooled
+from weft_papers.hyfem.batched_networks.run_lines import KEY, Line, best_rate, key_of, read_lines
 from weft_papers.hyfem.scenes import Scene
 from weft_papers.hyfem.setups import Kind, Plan, Setup, setup
-from weft_papers.hyfem.together.image_blocks import ImageBlocks
-from weft_papers.hyfem.together.measuring import Measured
-from weft_papers.hyfem.together.rounds import Exchange, Together, Turn, pooled
-from weft_papers.hyfem.together.run_lines import KEY, Line, best_rate, key_of, read_lines
 
 #: Rates are tried from the middle outwards, until one is worse than that before it.
 RATES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
@@ -214,7 +214,8 @@ def _told(found: Measured | None) -> dict[str, float] | None:
 def main(arguments: list[str] | None = None) -> int:
     """Run what the arguments ask for; returns the exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m weft_papers.hyfem.together.study", description=__doc__
+        prog="python -m weft_papers.hyfem.batched_networks.tuned_runs_over_seeds",
+        description=__doc__,
     )
     add = parser.add_argument
     add("experiment", help="such as cifar10 or c1-cifar10")

@@ -24,13 +24,13 @@ from weft_neural.neural_network import first_extractor
 from weft_neural.parameter_packing import first_layers, layer_shapes
 from weft_neural.settings import NeuralSettings
 from weft_neural.training import drawn_samples
-from weft_papers.hyfem.together.classifiers import Classifiers
-from weft_papers.hyfem.together.image_blocks import ImageBlocks
-from weft_papers.hyfem.together.matching import Matcher, Server
-from weft_papers.hyfem.together.measuring import Measured, measure
-from weft_papers.hyfem.together.pytorch_operations import PytorchOperations
-from weft_papers.hyfem.together.residual import FEATURES, Networks, outline
-from weft_papers.hyfem.together.shapes import Operations
+from weft_papers.hyfem.batched_networks.classifiers import Classifiers
+from weft_papers.hyfem.batched_networks.image_blocks import ImageBlocks
+from weft_papers.hyfem.batched_networks.matching import Matcher, Server
+from weft_papers.hyfem.batched_networks.measuring import Measured, measure
+from weft_papers.hyfem.batched_networks.pytorch_operations import PytorchOperations
+from weft_papers.hyfem.batched_networks.residual import FEATURES, Networks, outline
+from weft_papers.hyfem.batched_networks.shapes import Operations
 
 #: What parties exchange. Extractors alone, with classifiers of their own, is FedPer, to which
 #: Remark 3 of the 2024 text reduces HyFEM.
@@ -325,7 +325,7 @@ class _Stepper:
 def _operations(low: torch.dtype) -> Operations:
     if low == torch.float32:
         return PytorchOperations()
-    from weft_papers.hyfem.together.triton_operations import TritonOperations
+    from weft_papers.hyfem.batched_networks.triton_operations import TritonOperations
 
     return TritonOperations()
 

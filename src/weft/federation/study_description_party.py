@@ -51,7 +51,7 @@ _BEFORE = ("announce", "classes", "columns.", "match.", "rare.")
 
 
 class DescribeParty(Party):
-    """A party that tells what `coordinator_study_description.py` adds up, each of it once.
+    """A party that tells what `study_description_coordinator.py` adds up, each of it once.
 
     Parameters
     ----------

@@ -16,8 +16,8 @@ from weft.protocol import Channel
 if TYPE_CHECKING:
     from weft.config.read_config import Config
     from weft.crypto.randomness_log import Memory
-    from weft.federation.coordinator_study_check import StudyCheck
-    from weft.federation.party_study_check import CheckParty
+    from weft.federation.study_check_coordinator import StudyCheck
+    from weft.federation.study_check_party import CheckParty
     from weft.network.site_tables_keys_policy import SiteMember
     from weft.privacy.agreement import Consent
 
@@ -35,7 +35,7 @@ class CheckJob(RunKind[CheckTask]):
     def coordinate(
         self, task: CheckTask, channel: Channel, run: bytes, tell: OnIteration
     ) -> FinishedRun:
-        from weft.federation.coordinator_study_check import check_study
+        from weft.federation.study_check_coordinator import check_study
 
         found = check_study(channel, task.preprocessing, task.settings, run, task.name)
         return WrittenBy(found, [], task, _write)
@@ -47,7 +47,7 @@ class CheckJob(RunKind[CheckTask]):
         self, task: CheckTask, member: SiteMember, consent: Consent, memory: Memory
     ) -> CheckParty:
         from weft.data.tile import TWO_CLASSES
-        from weft.federation.party_study_check import CheckParty
+        from weft.federation.study_check_party import CheckParty
 
         tiles, notes = member.training_tiles(task)
         if member.policy is not None and not member.policy.tell_columns:

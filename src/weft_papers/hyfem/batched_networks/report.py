@@ -13,7 +13,7 @@ from weft.errors import DataError
 from weft.report.plot_style import BLUE, FAINT, GREEN, INK, ORANGE, new_figure, not_drawn
 from weft.storage.atomic_files import replacing
 from weft_neural.curve_drawing import Curve, draw_curves, label_ends, per_cent, whole_rounds
-from weft_papers.hyfem.together.run_lines import Line, best_rate, final, read_lines
+from weft_papers.hyfem.batched_networks.run_lines import Line, best_rate, final, read_lines
 
 #: The pull of classifiers where a table does not vary it.
 _MU2 = 0.1
@@ -23,7 +23,7 @@ _TITLES = {
 }
 #: What a method's name is followed by.
 _NORMS = {"batch": "", "group": ", groups"}
-_STUDY = "python -m weft_papers.hyfem.together.study"
+_STUDY = "python -m weft_papers.hyfem.batched_networks.tuned_runs_over_seeds"
 #: Methods and whose model is measured, with the names that tables give them.
 _MODELS = (
     ("hyfem", "server", "HyFEM, server"),
