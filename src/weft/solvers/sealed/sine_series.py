@@ -2,8 +2,8 @@
 
 Frequencies are free, which takes a third of the terms that harmonics need; they lie on the grid of
 multiples of 2π/2^18 on which they close in the ring (`SCORE_BITS` binary digits behind the point).
-The loss is the integral of the same terms (`weft.solvers.sealed.sine_series_table` lists them). Errors are
-bounded on a grid when a series is first used (`Series.slope_error`).
+The loss is the integral of the same terms (`weft.solvers.sealed.sine_series_table` lists them).
+Errors are bounded on a grid when a series is first used (`Series.slope_error`).
 """
 
 from __future__ import annotations

@@ -213,10 +213,8 @@ def _told(found: Measured | None) -> dict[str, float] | None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run what the arguments ask for; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m weft_papers.hyfem.batched_networks.tuned_runs_over_seeds",
-        description=__doc__,
-    )
+    command = "python -m weft_papers.hyfem.batched_networks.tuned_runs_over_seeds"
+    parser = argparse.ArgumentParser(prog=command, description=__doc__)
     add = parser.add_argument
     add("experiment", help="such as cifar10 or c1-cifar10")
     add("--data-dir", help="folder with the original files; default: WEFT_DATA")
