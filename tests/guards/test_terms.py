@@ -22,7 +22,9 @@ from weft.guards.terms import MODES
 from weft.matching.party_guard_facts import facts_of
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.refusals import check_seat, check_settings
+from weft.privacy.agreement.signed_roster import terms_words
 from weft.protocol.message_bytes import Question
+from weft.report.page.privacy import TERMS_IN_WORDS
 from weft.solvers.settings import Settings
 
 BREAST = table_of("breast_cancer", 180)
@@ -391,3 +393,13 @@ def test_a_run_tells_no_scalars_of_two_parties(labels):
         train(split, settings, Terms())
     _, trained = train(split, settings, Terms(**{flag: True}))
     assert trained.result.certificate.gap <= 1e-2
+
+
+def test_every_term_is_said_in_words_to_those_who_sign_it_and_in_the_report():
+    names = [field.name for field in msgspec.structs.fields(Terms)]
+    assert list(TERMS_IN_WORDS) == names
+    for terms in (Terms(), OPEN):
+        told = list(terms_words(terms))
+        assert len(told) == len(names)
+        # What has no words of its own would be shown as it is called.
+        assert not [line for line in told if line.startswith(tuple(f"{name} = " for name in names))]

@@ -51,7 +51,7 @@ _INFERENCE = (
     "correlations of all columns. The files of this run hold standard errors, no matrix."
 )
 #: Terms, and what it means that one is in force or not.
-_TERMS = {
+TERMS_IN_WORDS = {
     "min_batch": "samples of a group that change together between two feature sums, or none does",
     "min_contributors": "parties that a sum must have",
     "allow_pairs": "two parties may add up alone, and so see each other's part",
@@ -62,6 +62,8 @@ _TERMS = {
     "allow_small_changes": "a few samples may come or go between two runs",
     "allow_exposure": "a party may get as many sums about samples as it lacks columns of them, and "
     "sealed models may have many columns for few samples",
+    "most_explained": "part of the variance of columns that somebody lacks which all sums about a "
+    "sample may explain, by the forecast",
     "allow_networks": "the coordinator may see weights of neural networks",
     "allow_second_moments": "readers of the model may get matrices over all columns besides, for "
     "standard errors and correlations",
@@ -296,7 +298,7 @@ def _terms(terms: dict[str, Any] | None) -> Html:
     if not terms:
         return Html()
     rows = [
-        [el("code", name), _value(value), _TERMS.get(name, "")]
+        [el("code", name), _value(value), TERMS_IN_WORDS[name]]
         for name, value in terms.items()
         if name != "allow_networks"
     ]
