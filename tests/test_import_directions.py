@@ -127,7 +127,7 @@ import weft.sums.coordinator_totals, weft.sums.latest_value_per_slot, weft.sums.
 import weft.sums.scaling_coordinator
 import weft.protocol, weft.crypto
 import weft.federation.coordinator
-import weft.federation.joint_coordinator, weft.federation.study_check_coordinator
+import weft.federation.joint_prediction_coordinator, weft.federation.study_check_coordinator
 import weft.network.coordinator_run, weft.network.engine.coordinator_job
 import weft_neural.coordinator
 for argument in sys.argv[1:]:
@@ -308,7 +308,7 @@ def loads_nothing_of_the_parties(cipher, loaded):
             "weft.matching.party",
             "weft.matching.oprf_party",
         ),
-        *("weft.federation.joint_party", "weft.federation.study_check_party"),
+        *("weft.federation.joint_prediction_party", "weft.federation.study_check_party"),
         "weft.matching.tokens",
     }
     assert all((ROOT.parent / f"{name.replace('.', '/')}.py").exists() for name in forbidden)

@@ -11,7 +11,7 @@ import weft.federation.study_check_messages
 import weft.federation.study_description_messages
 import weft.federation.weight_and_offset_letters.messages
 import weft.matching.messages
-import weft.solvers.common_messages
+import weft.solvers.constants_and_checkpoint_messages
 import weft.solvers.hyfdca.messages
 import weft.solvers.rounds.messages
 import weft.solvers.sealed.messages
@@ -28,7 +28,7 @@ _OWN = (
     weft.federation.weight_and_offset_letters.messages,
     weft.matching.messages,
     weft.solvers.hyfdca.messages,
-    weft.solvers.common_messages,
+    weft.solvers.constants_and_checkpoint_messages,
     weft.solvers.rounds.messages,
     weft.solvers.sealed.messages,
     weft.solvers.subspace.messages,

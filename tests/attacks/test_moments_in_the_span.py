@@ -19,7 +19,7 @@ from weft.data import Table
 from weft.errors import ProtocolError
 from weft.losses import get_loss
 from weft.solvers.settings import Settings
-from weft.solvers.subspace.levelled_moment_weights import levelled, spread_weights
+from weft.solvers.subspace.capped_moment_weights import levelled, spread_weights
 
 HINGE, LOGISTIC = get_loss("hinge"), get_loss("logistic")
 STAY = np.array([[1.0], [0.0]])

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from weft.data import ReadingOptions, read_tile
+from weft.data.file_or_database_address import Database, source_of
 from weft.data.read_tables import table_columns
-from weft.data.table_sources import Database, source_of
 from weft.errors import ConfigError, DataError
 
 ROWS = [("007", 41, 0.5, "yes"), ("7", None, 2.0, "no")]

@@ -35,7 +35,7 @@ from weft.protocol import Nothing, Request
 from weft.protocol.recording_file import Head, entries_of
 from weft.solvers.algorithm_choice import ALGORITHMS
 from weft.solvers.base import Coordinator
-from weft.solvers.common_messages import FORGET, SAVE, ForgetRequest, SaveRequest
+from weft.solvers.constants_and_checkpoint_messages import FORGET, SAVE, ForgetRequest, SaveRequest
 from weft.solvers.register_algorithm import register_algorithm
 from weft.solvers.rounds.coordinator_state import Step
 from weft.solvers.rounds.messages import LOCAL

@@ -18,8 +18,8 @@ from weft.crypto.ciphers.block_format import read_block, words_of
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.sealed_letters import LetterError, read_letter
 from weft.errors import ProtocolError, WeftError
-from weft.federation.joint_coordinator import sum_scores
-from weft.federation.joint_party import JointParty
+from weft.federation.joint_prediction_coordinator import sum_scores
+from weft.federation.joint_prediction_party import JointParty
 from weft.federation.local_joint_prediction import predict_scores
 from weft.federation.model import Model
 from weft.guards.terms import OPEN

@@ -22,7 +22,7 @@ from weft.errors import DataError
 from weft_neural import named_scenes as library_scenes
 from weft_papers.data.originals import mnist_images
 from weft_papers.hyfem.scenes import SCENES, Scene, Share, load_scene
-from weft_papers.hyfem.scenes import party_shares as dealing
+from weft_papers.hyfem.scenes import blocks_and_classes_per_party as dealing
 from weft_papers.hyfem.scenes.cifar10_files import read_cifar10
 from weft_papers.hyfem.scenes.quadrants_and_subsets import (
     QUADRANT_COLOURS,

@@ -18,9 +18,7 @@ from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.sealed import party_slopes
 from weft.solvers.sealed.coalition_knowledge import ROWS_PER_NUMBER
 from weft.solvers.sealed.exponential_series import MOST_DOUBLINGS, ExponentialSeries
-from weft.solvers.sealed.gradient_guard import tells_gradient
-from weft.solvers.sealed.party_curvatures import CurvatureShares
-from weft.solvers.sealed.poisson_mean_concentration import (
+from weft.solvers.sealed.few_rows_of_poisson_hessian import (
     BROAD,
     STEEP,
     MeanCaps,
@@ -29,6 +27,8 @@ from weft.solvers.sealed.poisson_mean_concentration import (
     mean_counts,
     surely,
 )
+from weft.solvers.sealed.gradient_guard import tells_gradient
+from weft.solvers.sealed.party_curvatures import CurvatureShares
 from weft.solvers.sealed.second_moment_guard import refuse_combinations
 from weft.solvers.sealed.share_arithmetic import noise
 from weft.solvers.sealed.table_positions import Place, WholeTable

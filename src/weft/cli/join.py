@@ -165,7 +165,7 @@ def _opened(settings: JoinSettings, kit: Kit, *, json: bool) -> Site | SiteProce
 
 def _full(name: str, option: str = "--data") -> str:
     """A table's full path, or a database's address, if it holds no credentials."""
-    from weft.data.table_sources import Database, source_of
+    from weft.data.file_or_database_address import Database, source_of
     from weft.errors import ConfigError
 
     try:

@@ -18,8 +18,8 @@ from weft.config.strict_reading import checked, closest, read_toml
 from weft.crypto.keys import PartyKeys, load_all
 from weft.data.columns.table_transformation import FileReading
 from weft.data.file_findings import Finding, insist
+from weft.data.file_or_database_address import Source, source_of
 from weft.data.read_tiles import Examined
-from weft.data.table_sources import Source, source_of
 from weft.data.tile import Tile
 from weft.errors import ConfigError
 from weft.guards import OPEN, Terms

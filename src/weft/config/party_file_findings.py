@@ -10,9 +10,9 @@ from weft.config.schema import PartySection
 from weft.config.strict_reading import closest
 from weft.data.blank_cells import find_blanks
 from weft.data.file_findings import Finding
+from weft.data.file_or_database_address import Source
 from weft.data.read_tiles import Examined, examine
 from weft.data.reading_options import ReadingOptions
-from weft.data.table_sources import Source
 from weft.data.tile import MissingPolicy
 
 

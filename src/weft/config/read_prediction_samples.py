@@ -11,13 +11,13 @@ import numpy as np
 from weft.config.read_config import Config
 from weft.data.columns.raw_rows_for_prediction import raw_columns_of, reading_of
 from weft.data.columns.table_transformation import FileReading
+from weft.data.file_or_database_address import Source
 from weft.data.read_tables import table_columns
 from weft.data.read_tiles import read_tile
 from weft.data.reading_options import AS_FOUND, ReadingOptions
-from weft.data.table_sources import Source
 from weft.data.tile import Tile
 from weft.errors import ConfigError, DataError
-from weft.federation.joint_party import NO_COLUMN
+from weft.federation.joint_prediction_party import NO_COLUMN
 from weft.federation.model import Model
 from weft.matching.id_and_name_forms import loose_features, normal_features
 

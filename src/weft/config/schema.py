@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Meta
 
 from weft.data.columns.column_rules import ColumnRule
+from weft.data.file_or_database_address import Database
 from weft.data.reading_options import ReadingOptions
-from weft.data.table_sources import Database
 from weft.errors import ConfigError
 from weft.federation.preprocessing_settings import TableSettings
 from weft.guards.model_noise import ModelNoise

@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from weft.data.cells_to_arrow import column_of_cells
-from weft.data.table_sources import HOW_TO_LOG_IN, Database, Source
+from weft.data.file_or_database_address import HOW_TO_LOG_IN, Database, Source
 from weft.errors import DataError
 
 #: What a query must be, to be asked for its columns only.

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from weft.data.file_findings import Finding, Findings, insist
+from weft.data.file_or_database_address import Source, is_database, source_of
 from weft.data.libsvm_and_npz_files import NUMBER_FILES, read_number_file
 from weft.data.read_tables import (
     TABLES,
@@ -24,7 +25,6 @@ from weft.data.read_tables import (
     reading,
 )
 from weft.data.reading_options import AS_FOUND, ReadingOptions
-from weft.data.table_sources import Source, is_database, source_of
 from weft.data.table_tile import tile_of_columns
 from weft.data.tile import Tile, with_data
 from weft.errors import DataError

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from weft.array_types import Floats
 from weft.crypto.keys import PartyKeys, check_keys, ephemeral_keys
 from weft.data.tile import Tile
-from weft.federation.joint_coordinator import sum_scores
-from weft.federation.joint_party import Asker, JointParty
+from weft.federation.joint_prediction_coordinator import sum_scores
+from weft.federation.joint_prediction_party import Asker, JointParty
 from weft.federation.model import Model
 from weft.guards.terms import Matching
 from weft.privacy.agreement.consent import Consent

@@ -37,7 +37,7 @@ from weft.protocol import Answer, Nothing, answer, answers, fields_of, pack
 from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.algorithm_entry import Algorithm
 from weft.solvers.base import InferringHalf, PartyHalf, SharingHalf
-from weft.solvers.common_messages import (
+from weft.solvers.constants_and_checkpoint_messages import (
     FORGET,
     RESTORE,
     SAVE,

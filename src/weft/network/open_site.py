@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from weft.config.table_reading_file import read_reading
+from weft.data.file_or_database_address import source_of
 from weft.data.reading_options import AS_FOUND
-from weft.data.table_sources import source_of
 from weft.network.join_settings import JoinSettings, roster_pins
 from weft.network.kits.open_kit import Kit
 from weft.network.model_saving_party import ModelSavingParty

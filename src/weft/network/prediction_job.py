@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from weft.config.read_config import Config
     from weft.crypto.party_key_pairs import Identity, PublicIdentity
     from weft.crypto.randomness_log import Memory
-    from weft.federation.joint_party import JointParty
+    from weft.federation.joint_prediction_party import JointParty
     from weft.federation.model import Model
     from weft.federation.predictions import Predictions
     from weft.network.site_tables_keys_policy import SiteMember
@@ -47,7 +47,7 @@ class PredictionJob(RunKind[PredictTask]):
     def coordinate(
         self, task: PredictTask, channel: Channel, run: bytes, tell: OnIteration
     ) -> FinishedRun:
-        from weft.federation.joint_coordinator import sum_scores
+        from weft.federation.joint_prediction_coordinator import sum_scores
 
         letter = sum_scores(
             channel,
@@ -93,7 +93,7 @@ class PredictionJob(RunKind[PredictTask]):
     def open_party(
         self, task: PredictTask, member: SiteMember, consent: Consent, memory: Memory
     ) -> JointParty:
-        from weft.federation.joint_party import Asker, JointParty
+        from weft.federation.joint_prediction_party import Asker, JointParty
 
         model = member.model_with(task.model)
         if task.overlap != model.overlap:

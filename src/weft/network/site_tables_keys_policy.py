@@ -19,10 +19,10 @@ from weft.crypto.randomness_log import Memory
 from weft.data.blank_cells import find_blanks, settle_missing
 from weft.data.columns.column_rules import decode_rules
 from weft.data.file_findings import insist
+from weft.data.file_or_database_address import Source
 from weft.data.read_tables import table_columns
 from weft.data.read_tiles import Examined, examine, read_tile
 from weft.data.reading_options import AS_FOUND, ReadingOptions
-from weft.data.table_sources import Source
 from weft.data.tile import MissingPolicy, Tile, two_classes
 from weft.errors import ConfigError, DataError
 from weft.federation.model import Model, load_model

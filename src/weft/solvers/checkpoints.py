@@ -18,7 +18,7 @@ from weft.errors import ConfigError
 from weft.prepared_types import prepared
 from weft.protocol import Reading
 from weft.solvers.base import Record, Result
-from weft.solvers.common_messages import (
+from weft.solvers.constants_and_checkpoint_messages import (
     FORGET,
     RESTORE,
     SAVE,

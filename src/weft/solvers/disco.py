@@ -22,7 +22,7 @@ from weft.errors import ConfigError, ProtocolError
 from weft.losses import Squared
 from weft.protocol.message import malformed
 from weft.solvers.algorithm_entry import Algorithm, bounds
-from weft.solvers.common_messages import Constants
+from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator, Scalars
 from weft.solvers.rounds.coordinator_state import RoundsState, Step

@@ -23,7 +23,7 @@ from weft.guards.vectors_sent_beside_steps import SentAside
 from weft.losses.compiled_loops import formula_of
 from weft.protocol.message import malformed
 from weft.solvers.algorithm_entry import Algorithm, Range
-from weft.solvers.common_messages import Constants
+from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator
 from weft.solvers.rounds.coordinator_state import RoundsState, Step

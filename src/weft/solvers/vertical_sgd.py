@@ -20,7 +20,7 @@ from weft.errors import ConfigError
 from weft.protocol import Request
 from weft.protocol.message import malformed
 from weft.solvers.algorithm_entry import Algorithm, bounds
-from weft.solvers.common_messages import Constants
+from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator
 from weft.solvers.rounds.coordinator_state import RoundsState, Step

@@ -21,7 +21,7 @@ from weft.federation.messages import START, StartRequest
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
 from weft.guards import OPEN
 from weft.solvers.algorithm_choice import algorithm_of
-from weft.solvers.common_messages import Constants
+from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.hyfdca.coordinator import HyfdcaCoordinator
 from weft.solvers.party_context import PartyContext
 from weft.solvers.run_loop import IteratedCoordinator

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from weft.prepared_types import prepared
 from weft.privacy.ledger.earlier_column_rules import RuleMemory
-from weft.privacy.ledger.earlier_edges import EdgeMemory
 from weft.privacy.ledger.earlier_folds import FoldMemory
+from weft.privacy.ledger.earlier_histogram_edges import EdgeMemory
 from weft.privacy.ledger.earlier_models_and_moments import NUMBER_KINDS, NumberMemory
 from weft.privacy.ledger.earlier_samples import Memory
 from weft.privacy.ledger.earlier_score_buckets import ScoreMemory

@@ -20,7 +20,7 @@ from weft.errors import ConfigError, ProtocolError
 from weft.protocol import Answer, answer, answers
 from weft.protocol.message import malformed
 from weft.solvers.algorithm_entry import Algorithm, Range
-from weft.solvers.common_messages import Constants
+from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.fedhybrid.local_function import Curvature, LocalFunction, sample_weight
 from weft.solvers.fedhybrid.step_sizes import Auto, Fixed, Pair, Rule, Safeguard, Theory
 from weft.solvers.fedhybrid.updates import State, gradient_update, newton_update, stand

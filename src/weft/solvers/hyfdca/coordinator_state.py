@@ -16,7 +16,7 @@ from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Failure, Message, Phase, Replies, Request
 from weft.protocol.shared_fields import AcknowledgedRequest
 from weft.solvers.base import Record
-from weft.solvers.common_messages import Constants, SequencedReply
+from weft.solvers.constants_and_checkpoint_messages import Constants, SequencedReply
 from weft.solvers.coordinator_state import RunState
 from weft.solvers.coordinator_visible_weights import VisibleWeights
 from weft.solvers.hyfdca.messages import (

@@ -9,7 +9,7 @@ from weft.protocol.field_visibility import block, clear, numbers, record, scalar
 from weft.protocol.message import Message, Nothing
 from weft.protocol.phase_declaration import Phase
 from weft.protocol.shared_fields import AcknowledgedRequest, Attending, PadLinks, SumRequest
-from weft.solvers.common_messages import Constants, SequencedReply
+from weft.solvers.constants_and_checkpoint_messages import Constants, SequencedReply
 from weft.sums.scaling_and_certificate_messages import RowNormsReply, RowNormsRequest
 
 _WISH = record("what to do in this phase", common=True, alike=True)

@@ -13,7 +13,7 @@ from weft.errors import ProtocolError
 from weft.protocol import Answer, answer, answers
 from weft.protocol.message import Nothing, malformed
 from weft.protocol.shared_fields import AcknowledgedRequest, PadLinks
-from weft.solvers.common_messages import SequencedReply
+from weft.solvers.constants_and_checkpoint_messages import SequencedReply
 from weft.solvers.hyfdca.local_methods import Safe, Turn
 from weft.solvers.hyfdca.messages import (
     AGAIN,

@@ -13,7 +13,7 @@ from weft.guards.min_batch import MinBatch, SeenBatches
 from weft.guards.vectors_sent_beside_steps import SentAside
 from weft.protocol.message import malformed
 from weft.protocol.shared_fields import PadIds, PadLinks
-from weft.solvers.common_messages import Constants
+from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.hyfdca.data_norms import DataNormsParty
 from weft.solvers.hyfdca.local_methods import (
     Drawing,

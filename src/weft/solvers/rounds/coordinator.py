@@ -10,7 +10,7 @@ from weft.errors import PartyAway
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Replies, Request
 from weft.solvers.base import Result
-from weft.solvers.common_messages import Constants
+from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.rounds.coordinator_state import RoundsState, Step
 from weft.solvers.rounds.messages import BEGIN, SIZE, BeginRequest, RoundReply, RoundRequest
 from weft.solvers.run_loop import (

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Replies
-from weft.solvers.common_messages import Constants
+from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.coordinator_state import RunState
 from weft.solvers.coordinator_visible_weights import VisibleWeights
 from weft.solvers.rounds.messages import StepPhase

@@ -12,7 +12,7 @@ from weft.protocol.field_visibility import Form, block, clear, numbers, record, 
 from weft.protocol.message import Message, Nothing, declared
 from weft.protocol.phase_declaration import Phase
 from weft.protocol.shared_fields import AcknowledgedRequest, PadLinks, SumRequest
-from weft.solvers.common_messages import Constants, SequencedReply
+from weft.solvers.constants_and_checkpoint_messages import Constants, SequencedReply
 from weft.sums.scaling_and_certificate_messages import DigitReply, DigitRequest
 
 _SLOTS = record("which of its slots these are", "slots")

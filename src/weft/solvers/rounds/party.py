@@ -16,7 +16,7 @@ from weft.guards.vectors_sent_beside_steps import SentAside
 from weft.protocol import Answer, Message, Nothing, answer, answers
 from weft.protocol.message import malformed
 from weft.protocol.shared_fields import AcknowledgedRequest
-from weft.solvers.common_messages import Constants
+from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.messages import (
     BEGIN,

@@ -23,8 +23,8 @@ from weft.solvers.sealed.digit_widths import (
     loss_digits,
 )
 from weft.solvers.sealed.exponential_series import ExponentialSeries
+from weft.solvers.sealed.few_rows_of_poisson_hessian import mean_counts
 from weft.solvers.sealed.masked_sine_kernels import blocks_of, less_dealt
-from weft.solvers.sealed.poisson_mean_concentration import mean_counts
 from weft.solvers.sealed.ring_products import add_products, transposed_products
 from weft.solvers.sealed.sample_weight_digits import TIMES_MASKS, Weighing
 from weft.solvers.sealed.second_moment_kernels import CUT_TWICE, cross_products

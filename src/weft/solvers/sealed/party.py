@@ -15,7 +15,7 @@ from weft.errors import ConfigError, ProtocolError
 from weft.protocol import Answer, Nothing, answers
 from weft.protocol.message import malformed
 from weft.solvers.base import ModelShare
-from weft.solvers.common_messages import Constants
+from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.sealed.cells_of_several_holders import parts_of, round_parts
 from weft.solvers.sealed.digit_widths import (

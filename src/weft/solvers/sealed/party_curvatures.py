@@ -16,6 +16,14 @@ from weft.solvers.base import WITHHELD, MomentShare
 from weft.solvers.party_context import PartyContext
 from weft.solvers.sealed.curvature_series import CURVATURES, CurvatureSeries
 from weft.solvers.sealed.exponential_series import ExponentialSeries
+from weft.solvers.sealed.few_rows_of_poisson_hessian import (
+    BROAD,
+    STEEP,
+    MeanCaps,
+    is_beyond,
+    mean_counts,
+    surely,
+)
 from weft.solvers.sealed.gradient_guard import (
     column_size,
     digits_told,
@@ -35,14 +43,6 @@ from weft.solvers.sealed.moment_digits import (
     sum_noise,
 )
 from weft.solvers.sealed.party import SealedParty
-from weft.solvers.sealed.poisson_mean_concentration import (
-    BROAD,
-    STEEP,
-    MeanCaps,
-    is_beyond,
-    mean_counts,
-    surely,
-)
 from weft.solvers.sealed.ring_products import encoded
 from weft.solvers.sealed.sample_weight_digits import TIMES_MASKS
 from weft.solvers.sealed.second_moment_guard import row_groups, too_decided

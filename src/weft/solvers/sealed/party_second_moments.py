@@ -24,6 +24,7 @@ from weft.protocol.message import malformed
 from weft.solvers.base import MomentShare, MomentShares
 from weft.solvers.party_context import PartyContext
 from weft.solvers.sealed.digit_widths import CELL_BITS
+from weft.solvers.sealed.few_rows_of_poisson_hessian import upper_cap
 from weft.solvers.sealed.messages import (
     BENDS,
     CELLS,
@@ -43,7 +44,6 @@ from weft.solvers.sealed.messages import (
 )
 from weft.solvers.sealed.moment_digits import FACTORIAL_NOISE, carry_noise, gradient_noise
 from weft.solvers.sealed.party_curvatures import CurvatureShares
-from weft.solvers.sealed.poisson_mean_concentration import upper_cap
 from weft.solvers.sealed.ring_products import encoded, transposed_products
 from weft.solvers.sealed.second_moment_guard import (
     ALIKE,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from weft.array_types import Ints
 from weft.data.data_set_folder import DataFolder
+from weft_papers.hyfem.scenes.blocks_and_classes_per_party import colour_deal, table4
 from weft_papers.hyfem.scenes.cifar10_files import CLASSES, read_cifar10
 from weft_papers.hyfem.scenes.image_files import Bytes, subfolder
 from weft_papers.hyfem.scenes.image_folders import class_folders, list_images
-from weft_papers.hyfem.scenes.party_shares import colour_deal, table4
 from weft_papers.hyfem.scenes.quadrants_and_subsets import (
     QUADRANT_COLOURS,
     QUADRANTS,

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from weft.array_types import Ints
 from weft.data.data_set_folder import DataFolder
 from weft.errors import DataError
+from weft_papers.hyfem.scenes.blocks_and_classes_per_party import pair_deal
 from weft_papers.hyfem.scenes.image_files import subfolder
-from weft_papers.hyfem.scenes.party_shares import pair_deal
 from weft_papers.hyfem.scenes.quadrants_and_subsets import part, thin
 from weft_papers.hyfem.scenes.scene import Scene
 from weft_papers.hyfem.scenes.standardise_vectors import standardised

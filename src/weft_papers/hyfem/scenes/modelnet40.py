@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 
 from weft.data.data_set_folder import DataFolder
 from weft.errors import DataError
-from weft_papers.hyfem.scenes.image_files import subfolder
-from weft_papers.hyfem.scenes.image_folders import class_folders, list_views
-from weft_papers.hyfem.scenes.party_shares import (
+from weft_papers.hyfem.scenes.blocks_and_classes_per_party import (
     four_view_deal,
     four_view_deal_2020,
     table3,
     twelve_view_deal,
 )
+from weft_papers.hyfem.scenes.image_files import subfolder
+from weft_papers.hyfem.scenes.image_folders import class_folders, list_views
 from weft_papers.hyfem.scenes.quadrants_and_subsets import thin
 from weft_papers.hyfem.scenes.scene import Scene, Share
 
