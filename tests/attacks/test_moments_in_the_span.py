@@ -3,8 +3,9 @@
 Three parties by rows, logistic loss, careful terms, a coordinator alone. With ``span-newton`` it
 reads 1/N Σ l''_i Z_ij Z_ik. Whatever makes one l''_i large beside all others makes the moments the
 products of that sample alone: scores far off, where only the sample nearest to zero has curvature;
-a loss whose curvature begins at once; a row that is far longer than others. Without guards all of
-them tell a row; with them none does.
+a loss whose curvature begins at once; a row that is far longer than others. So does whatever makes
+one weight fall between two searches, as levels do where a new vector is mostly that of one sample.
+Without guards all of them tell a row; with them none does.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from weft.data import Table
 from weft.errors import ProtocolError
 from weft.losses import get_loss
 from weft.solvers.settings import Settings
-from weft.solvers.subspace.capped_moment_weights import levelled, spread_weights
+from weft.solvers.subspace.capped_moment_weights import levelled, spread_weights, unsteady
 
 HINGE, LOGISTIC = get_loss("hinge"), get_loss("logistic")
 STAY = np.array([[1.0], [0.0]])
@@ -85,6 +86,7 @@ def few_directions(monkeypatch):
 def unguarded(monkeypatch):
     room = "weft.solvers.subspace.party_sample_values"
     monkeypatch.setattr(f"{room}.spread_weights", lambda loss, z, y, *_: loss.curvature(z, y))
+    monkeypatch.setattr(f"{room}.unsteady", lambda columns, z, weights: weights)
     monkeypatch.setattr(f"{room}.levelled", lambda columns, weights, least: (columns, weights))
 
 
@@ -273,3 +275,121 @@ def test_where_widths_grow_tells_no_row():
     cosines = np.abs(block @ way) / np.linalg.norm(block, axis=1) / np.linalg.norm(way)
     assert np.linalg.norm(way) > 0.1 * step
     assert cosines.max() < 0.9
+
+
+@pytest.fixture(scope="module")
+def table_with_wild_cells():
+    """Six cells, in as many rows and columns, are a hundred times as large as others there."""
+    random = np.random.default_rng(7)
+    block = random.standard_normal((18000, 24)) * np.geomspace(0.1, 2.0, 24)[random.permutation(24)]
+    for k in range(6):
+        block[3000 * k + 7, 3 * k + 1] = 100.0 * block[:, 3 * k + 1].std()
+    block -= block.mean(axis=0)
+    labels = block @ random.standard_normal(24) / 3.0 + random.logistic(size=18000) > 0
+    ids = np.array([f"s{i}" for i in range(18000)], dtype=object)
+    names = np.array([f"x{j}" for j in range(24)], dtype=object)
+    labels = labels.astype(np.int64)
+    return Table(ids, names, block / np.sqrt(24.0), labels, "classification", "wild")
+
+
+def read(replies):
+    """Second moments that the coordinator reads of a search."""
+    told = scalars(replies, "moments")
+    held = (int(np.sqrt(8 * len(told) + 1)) - 1) // 2
+    found = np.zeros((held, held))
+    found[np.triu_indices(held)] = told
+    return found + np.triu(found, 1).T
+
+
+def between(before, after, weights, z):
+    """Of what is between two searches, in directions of most change: cosines of the rows next to
+    them, and what share of the change these rows are."""
+    values, ways = np.linalg.eigh(after)
+    some = values > 1e-9 * values.max()
+    units = ways[:, some] / np.sqrt(values[some])
+    rows = z @ units
+    changes, ways = np.linalg.eigh(units.T @ (after - before) @ units)
+    most = np.argsort(-np.abs(changes))[:8]
+    along = rows @ ways[:, most]
+    share = weights[:, None] * along**2 / len(z) / changes[most]
+    nearest, every = share.argmax(axis=0), np.arange(len(most))
+    cosines = np.abs(along) / np.linalg.norm(rows, axis=1)[:, None]
+    return cosines[nearest, every], share[nearest, every]
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+def test_a_vector_that_is_mostly_one_samples_does_not_take_it_out(
+    table_with_wild_cells, monkeypatch, record, guarded
+):
+    """Of an honest run: what such a sample weighs falls with the vector, and nobody else's does."""
+    room, told = "weft.solvers.subspace.party_sample_values", []
+
+    def noted(columns, weights, least):
+        found = levelled(columns, weights, least)
+        told.append(found[1])
+        return found
+
+    monkeypatch.setattr(f"{room}.levelled", noted)
+    if not guarded:
+        monkeypatch.setattr(f"{room}.unsteady", lambda columns, z, weights: weights)
+    settings = Settings(lam=1e-5, loss="logistic", solver="span-newton", gap=1e-5, iterations=20)
+    stage = FastStage(by_rows(table_with_wild_cells, 3), settings, "subspace.search", 7)
+    answers = [reply for phase, _, _, reply in stage.entries if phase == "subspace.search"]
+    searches = [dict(zip(stage.names, answers[k : k + 3], strict=True)) for k in range(0, 21, 3)]
+    before, after = read(searches[-2]), read(searches[-1])
+    held = len(before) - 1
+    rows = [stage.half(name).rows for name in stage.names]
+    z = np.vstack([half.vectors.columns(0, np.arange(half.labelled.size)) for half in rows])
+    change = np.concatenate(told[-3:]) - np.concatenate(told[-6:-3])
+    # The anchor is zero.
+    cosines, share = between(
+        before[1:, 1:], after[1 : held + 1, 1 : held + 1], change, z[:, 1 : held + 1]
+    )
+    alone = cosines[share > 0.5].max(initial=0.0)
+    if guarded:
+        assert alone == 0.0
+        record("77", "guarded", "from two searches of an honest run: no row")
+    else:
+        assert alone > 0.95
+        record("77", "unguarded", f"from two searches of an honest run: a row, cosine {alone:.2f}")
+
+
+def test_questions_that_differ_have_other_weights_and_the_same_question_the_same():
+    random = np.random.default_rng(0)
+    columns, z, weights = random.standard_normal((6000, 24)), np.zeros(6000), np.full(6000, 0.25)
+    first = unsteady(columns, z, weights)
+    np.testing.assert_array_equal(first, unsteady(columns, z, weights))
+    assert first.min() >= 0.0
+    assert first.mean() == pytest.approx(0.25, rel=0.03)
+    for other in (unsteady(columns, z + 1e-12, weights), unsteady(columns[:, :23], z, weights)):
+        assert abs(np.corrcoef(first, other)[0, 1]) < 0.05
+
+
+def test_thirty_pairs_of_searches_do_not_take_a_sample_out(record):
+    """A coordinator that lies asks again and again, a little beside, to have it all cancel."""
+    random = np.random.default_rng(0)
+    rows, even = random.standard_normal((6000, 24)), np.full(6000, 0.25)
+    rows[7, 23] = 50.0
+    nearest = {}
+    for guarded in (False, True):
+        with_it = without = 0.0
+        for k in range(30 if guarded else 1):
+            z = np.full(6000, 1e-9 * k)
+            for columns in (rows, rows[:, :23]):
+                weights = unsteady(columns, z, even) if guarded else even
+                told, weights = levelled(columns, weights, 10)
+                moments = (told.T @ (told * weights[:, None]))[:23, :23]
+                if columns is rows:
+                    with_it = with_it + moments
+                else:
+                    without = without + moments
+        units = np.linalg.cholesky(np.linalg.inv(without))
+        change = units.T @ (without - with_it) @ units
+        change -= np.median(np.diag(change)) * np.eye(23)
+        values, ways = np.linalg.eigh(change)
+        found = rows[:, :23] @ units @ ways[:, np.abs(values).argmax()]
+        nearest[guarded] = abs(found[7]) / np.linalg.norm(rows[7, :23] @ units)
+    assert nearest[False] > 0.99
+    assert nearest[True] < 0.9
+    record("77", "unguarded", f"with a vector and without, a row, cosine {nearest[False]:.3f}")
+    record("77", "guarded", "with a vector and without, thirty times: no row")

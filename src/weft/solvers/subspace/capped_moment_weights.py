@@ -7,13 +7,20 @@ over all samples, smooth in each of them: where it is reached says nothing about
 
 A row that is far longer than others would still be most of the moments in its direction. So samples
 weigh less, the more of some direction is theirs.
+
+By how much differs between two searches, most where one more vector is mostly one sample's: what is
+left of that sample would stand alone between their moments. So all weights change from search to
+search, by far more in all than that of one sample can.
 """
 
 from __future__ import annotations
 
+from hashlib import blake2b
+
 import numpy as np
 
 from weft.array_types import Flags, Floats
+from weft.crypto.primitives.seeded_words import SEED_BYTES, seeded_words
 from weft.errors import ProtocolError
 from weft.losses import Loss
 
@@ -29,6 +36,8 @@ _EMPTY = 1e-12
 #: Rows that are long together hide each other at first. Always so many rounds: how many would be
 #: enough may be for a single sample to say.
 _ROUNDS = 8
+#: Of random words, what makes them numbers from zero to two.
+_UP_TO_TWO = 2.0**-63
 
 
 def spread_weights(
@@ -50,6 +59,19 @@ def spread_weights(
         if not few.any():
             return bend
         wide = np.where(few, _WIDER * wide, wide)
+
+
+def unsteady(columns: Floats, z: Floats, weights: Floats) -> Floats:
+    """Weights times numbers from zero to two, one on average, that seem random.
+
+    They follow from all that is known of the samples, so that the same question has the same answer
+    and any other one has others. Whoever knows all of that to the last bit knows the moments.
+    """
+    known = blake2b(np.ascontiguousarray(columns).data, digest_size=SEED_BYTES)
+    known.update(np.ascontiguousarray(z).data)
+    words = seeded_words(known.digest(), "second moments", len(weights))
+    changed: Floats = weights * (words * _UP_TO_TWO)
+    return changed
 
 
 def levelled(columns: Floats, weights: Floats, least: int) -> tuple[Floats, Floats]:

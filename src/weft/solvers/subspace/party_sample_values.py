@@ -15,7 +15,7 @@ from weft.small_arrays import side_by_side
 from weft.solvers.party_context import PartyContext
 from weft.solvers.sample_classes_for_guards import kinds_of_classes
 from weft.solvers.settings import Scoring, Settings
-from weft.solvers.subspace.capped_moment_weights import levelled, spread_weights
+from weft.solvers.subspace.capped_moment_weights import levelled, spread_weights, unsteady
 from weft.solvers.subspace.class_fold_problems import ALWAYS, Problems
 from weft.solvers.subspace.party_vectors import Vectors, add_scaled, combined, padded
 from weft.solvers.subspace.precision_choices import in_few_digits
@@ -290,8 +290,8 @@ class Rows:
         """1/N Σ l'' Z_j Z_k over the rows counted here, for all pairs j ≤ k: (pairs × problems).
 
         l'' is that at a step on the way from the point to the target, where ``min_batch`` samples
-        for every moment have as much of it, and none weighs much more than others in any direction.
-        Samples weigh the same otherwise.
+        for every moment have as much of it, times numbers that are others in every search, and none
+        weighs much more than others in any direction. Samples weigh the same otherwise.
         """
         held, counted = len(self.vectors), self._counted
         found = np.zeros((held, held, self.width))
@@ -304,6 +304,7 @@ class Rows:
             for p in range(self.width):
                 columns, weight = self.vectors.columns(p, counted), weights[:, p]
                 if least:
+                    weight = unsteady(columns, z[:, p], weight)
                     columns, weight = levelled(columns, weight, self._least)
                 found[:, :, p] = columns.T @ (columns * weight[:, None])
         return found[np.triu_indices(held)] / self._n_samples
