@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -71,6 +72,41 @@ def test_it_takes_fewer_phases_than_lbfgs(table):
     ours, theirs = (trained(table, s, cipher="plain") for s in ("span-newton", "lbfgs"))
     assert ours.result.certificate.gap <= 1e-5
     assert len(ours.result.history) <= 0.7 * len(theirs.result.history)
+
+
+def notes_of(table, participation=0.5, loss="logistic", how=HOW, named="auto", **more):
+    """The first note of a run that chooses its solver, or has it named, and its coefficients."""
+    agreed = {"min_batch": 2, "allow_exposure": True} | more.pop("terms", {})
+    settings = Settings(
+        lam=LAM, loss=loss, solver=named, participation=participation, gap=0.1, cipher="plain"
+    )
+    terms = Terms(ciphers=("plain",), **agreed)
+    run = Federation(SPLITS["grid"](table, k=3, q=3).parties, how, terms=terms).train(
+        msgspec.structs.replace(settings, **more)
+    )
+    return run.result.notes[0] if run.result.notes else "", run.model.coef
+
+
+def test_auto_takes_it_where_parties_come_and_go_and_have_many_samples(table):
+    said, found = notes_of(table)
+    assert said.startswith("solver: span-newton, since parties come and go")
+    assert (found == notes_of(table, named="span-newton")[1]).all()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"participation": "everyone"},
+        {"terms": {"min_batch": 10}},
+        # Of many sums nobody may get as many as it lacks columns.
+        {"terms": {"allow_exposure": False}},
+        {"path": (1e-2,), "folds": 2},
+        {"loss": "squared_hinge"},
+    ],
+)
+def test_auto_leaves_it_where_it_would_tell_too_much(table, more):
+    said, _ = notes_of(table, **more)
+    assert said.startswith("solver: lbfgs")
 
 
 def test_small_tables_tell_no_second_moments(tables):

@@ -76,6 +76,7 @@ def check(
     from weft.crypto.keys import ephemeral_keys
     from weft.data.file_findings import FoundProblems
     from weft.federation.local_federation import Federation
+    from weft.federation.solver_by_holdings import settle_by_holdings
     from weft.privacy.ledger.expected_exposure import outlook
     from weft.privacy.ledger.expected_exposure_text import item, paragraphs
     from weft.report.holdings_counts import describe_holdings
@@ -83,7 +84,6 @@ def check(
         algorithm_of,
         check_cut,
         check_inference,
-        in_sums,
         settled,
     )
 
@@ -93,17 +93,18 @@ def check(
     except FoundProblems as problems:
         refuse_files(problems, config.name, json=json)
     consents = plan.load_consents(problem.tiles)
-    settings, reason = settled(problem.settings, saves=plan.checkpoint_every is not None)
+    saves = plan.checkpoint_every is not None
+    chosen = settled(problem.settings, saves=saves)
     own = plan.load_keys(problem.tiles) or ephemeral_keys(tuple(problem.tiles))
     terms = reduce(type(plan.terms).stricter, (consent.terms for consent in consents.values()))
     # What would be refused is told below, all of it at once.
     federation = Federation(
         problem.tiles, problem.preprocessing, keys=own, terms=_without_refusals(terms)
     )
-    _, roster, _, classes = federation.assemble(settings)
-    other = in_sums(settings, roster, classes, terms)
-    if other is not None:
-        settings, reason = other
+    _, roster, _, classes = federation.assemble(chosen[0])
+    settings, reason = settle_by_holdings(
+        problem.settings, chosen, roster, classes, terms, problem.preprocessing, saves=saves
+    )
     check_cut(settings, roster)
     sites = problem.preprocessing.reference_site is not None
     width = 1 if classes is None or len(classes) == 2 else len(classes)

@@ -23,8 +23,8 @@ from weft.federation.messages import (
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.rare_samples_and_columns import leave_out_rare, remarks
 from weft.federation.release.coordinator import Outcome, release
+from weft.federation.solver_by_holdings import settle, settle_by_holdings
 from weft.federation.weight_and_offset_letters.coordinator import relay_weights_and_offsets
-from weft.guards.terms import Terms
 from weft.losses.multinomial import MOST_CLASSES
 from weft.matching.coordinator import meet
 from weft.matching.holding_map import HoldingMap
@@ -33,7 +33,6 @@ from weft.solvers.algorithm_choice import (
     algorithm_of,
     check_cut,
     check_inference,
-    in_sums,
     resolve,
 )
 from weft.solvers.base import Checkpointing, Record
@@ -143,14 +142,6 @@ def balanced_classes(
     return msgspec.structs.replace(settings, class_weight=weights)
 
 
-def settle(
-    settings: Settings, terms: Terms, *, saves: bool = False, warm: bool = False
-) -> tuple[Settings, str]:
-    """Settings with all that they leave to Weft chosen, and why the solver was."""
-    settings, reason = resolve(settings, saves=saves, warm=warm)
-    return algorithm_of(settings.solver).settle(settings, terms), reason
-
-
 def assemble(
     channel: Channel,
     preprocessing: Preprocessing,
@@ -249,15 +240,15 @@ def coordinate(
     shares = algorithm_of(chosen.solver).shares
     announced = announce_for(channel, preprocessing, settings, run, shares=shares)
     check_classes(settings, announced.classes)
-    settings, reason = settle(settings, announced.terms, saves=saves, warm=warm)
+    asked = settings
+    settings, reason = settle(asked, announced.terms, saves=saves, warm=warm)
     holdings = match(channel, preprocessing, settings, announced, run, adder)
     classes, terms = announced.classes, announced.terms
     if preprocessing.sample_columns.named and terms.allow_told_columns and adder.linked:
         relay_weights_and_offsets(channel)
-    other = in_sums(settings, holdings, classes, terms, saves=saves, warm=warm)
-    if other is not None:
-        settings, reason = other
-        settings, _ = settle(settings, announced.terms, saves=saves, warm=warm)
+    settings, reason = settle_by_holdings(
+        asked, (settings, reason), holdings, classes, terms, preprocessing, saves=saves, warm=warm
+    )
     holdings = prepare(channel, preprocessing, settings, holdings, adder)
     check_cut(settings, holdings)
     sites = preprocessing.reference_site is not None

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from weft.errors import ConfigError, DataError
-from weft.federation.coordinator import announce_for, settle
+from weft.federation.coordinator import announce_for
 from weft.federation.preprocessing_settings import Preprocessing
+from weft.federation.solver_by_holdings import mean_square, settle, settle_by_holdings
 from weft.federation.study_check_messages import (
     CHECK_FILES,
     CHECK_VIEW,
@@ -34,7 +35,6 @@ from weft.solvers.algorithm_choice import (
     algorithm_of,
     check_cut,
     check_inference,
-    in_sums,
     resolve,
 )
 from weft.solvers.settings import Settings
@@ -145,7 +145,8 @@ def check_study(
     told = channel.ask(CHECK_FILES, dict.fromkeys(parties, Nothing())).insist("checking")
     shares = algorithm_of(chosen.solver).shares
     announced = announce_for(channel, preprocessing, settings, run, shares=shares)
-    settings, reason = settle(settings, announced.terms)
+    asked = settings
+    settings, reason = settle(asked, announced.terms)
     doubts: list[DataError] = []
     held = told_holdings(
         channel,
@@ -163,19 +164,23 @@ def check_study(
     least = announced.terms.min_batch
     shown, hidden = _large_groups(holdings, least), _small_groups(everything, least)
     try:
-        other = in_sums(settings, holdings, announced.classes, announced.terms)
-        if other is not None:
-            settings, reason = other
-            settings, _ = settle(settings, announced.terms)
+        settings, reason = settle_by_holdings(
+            asked,
+            (settings, reason),
+            holdings,
+            announced.classes,
+            announced.terms,
+            preprocessing,
+        )
         check_cut(settings, holdings)
         sites = preprocessing.reference_site is not None
         # A number of all samples would tell that of small groups.
         check_inference(settings, shown, announced.width, sites=sites)
     except ConfigError as error:
         refusals.append(("", error.told))
-    mean_square = _mean_square(shown, preprocessing)
+    square = mean_square(shown, preprocessing)
     objections, units = _objections(
-        channel, holdings, preprocessing, settings, announced.width, mean_square
+        channel, holdings, preprocessing, settings, announced.width, square
     )
     refusals += objections
     if "units" not in preprocessing.confirmed:
@@ -189,7 +194,7 @@ def check_study(
         settings,
         announced.terms,
         classes=announced.width,
-        mean_square=mean_square,
+        mean_square=square,
         unit_rows=preprocessing.unit_rows,
     )
     return StudyCheck(
@@ -306,13 +311,3 @@ def _of_large_groups(look: Outlook) -> Outlook:
         exposures=tuple(one for one in look.exposures if one.view.samples),
         pairs=tuple(pair for pair in look.pairs if pair[2]),
     )
-
-
-def _mean_square(holdings: HoldingMap, preprocessing: Preprocessing) -> float:
-    """1/N Σ ‖x_i‖² of the scaled table, as far as it can be known without a sum over its cells.
-
-    A scaled column has squares of about one; unscaled ones are taken for such.
-    """
-    if preprocessing.unit_rows:
-        return 1.0
-    return float(max(1, holdings.n_features))

@@ -18,9 +18,10 @@ from weft.crypto import Adder
 from weft.errors import ConfigError
 from weft.federation.announcements.coordinator import Announced
 from weft.federation.column_histogram import QUANTILES, Distribution
-from weft.federation.coordinator import announce_for, match, settle
+from weft.federation.coordinator import announce_for, match
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.rare_samples_and_columns import leave_out_rare
+from weft.federation.solver_by_holdings import settle
 from weft.federation.study_description_messages import (
     DESCRIBE_CENTRES,
     DESCRIBE_COUNTS,

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
-from weft.federation.coordinator import settle
 from weft.federation.local_federation import Federation
 from weft.federation.messages import START, StartRequest
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
+from weft.federation.solver_by_holdings import settle
 from weft.guards import OPEN
 from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.constants_and_checkpoint_messages import Constants
