@@ -156,7 +156,7 @@ class Totals:
         if not names:
             return np.zeros(0, np.int64)
         if not chosen:
-            return np.concatenate([self.layout.own[party] for party in names])
+            return self.layout.slots_of(names)
         layout = self.layout
         locals_ = [
             chosen[p] if p in chosen else np.arange(len(layout.own[p]), dtype=np.int32)
