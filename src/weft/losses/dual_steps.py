@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache
-from inspect import signature
 
 from weft.losses.base import Array
 
@@ -35,12 +34,9 @@ def compiled(formula: Callable[..., float]) -> Callable[..., Array]:
     It is compiled (or loaded) when it is first wanted: numba takes a second to start, which a
     command that only reads the name of a loss should not wait for.
     """
-    import numba
+    from weft.losses.compiled_steps import over_arrays
 
-    types = ", ".join(["float64"] * len(signature(formula).parameters))
-    vectorize = numba.vectorize([f"float64({types})"], cache=True)  # type: ignore[no-untyped-call]
-    ufunc: Callable[..., Array] = vectorize(formula)
-    return ufunc
+    return over_arrays(formula)
 
 
 def margin_step(alpha: float, z: float, y: float, q: float, g: float, bound: float) -> float:
