@@ -6,13 +6,13 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
-from rich.console import Console
-from rich.status import Status
-from rich.table import Table
-
 from weft.report.json_values import json_text
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.status import Status
+    from rich.table import Table
+
     from weft.network.run_progress import Report
     from weft.solvers.base import Record
 
@@ -22,6 +22,9 @@ _LINES = 10.0
 
 def say(*lines: str | Table) -> None:
     """Print lines to stdout as they are: names may hold brackets that rich would read."""
+    # Here and below: quiet commands wait for nothing that only draws.
+    from rich.console import Console
+
     console = Console(highlight=False)
     for line in lines:
         wraps = console.is_terminal or not isinstance(line, str)
@@ -31,6 +34,12 @@ def say(*lines: str | Table) -> None:
 def say_json(value: dict[str, Any]) -> None:
     """Print one JSON object to stdout; numbers that are not finite become null."""
     print(json_text(value), end="")
+
+
+def _stderr() -> Console:
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False)
 
 
 class StatusLine:
@@ -43,9 +52,9 @@ class StatusLine:
     """
 
     def __init__(self, begin: str, *, quiet: bool = False) -> None:
-        self._console = Console(stderr=True, highlight=False)
+        self._console = None if quiet else _stderr()
         self._status: Status | None = None
-        if self._console.is_terminal and not quiet:
+        if self._console is not None and self._console.is_terminal:
             self._status = self._console.status(begin)
         self._next = 0.0
 
@@ -104,13 +113,13 @@ class RunLine(StatusLine):
 
     def __init__(self, run: str, beginning: str, *, quiet: bool) -> None:
         super().__init__(f"{run}: starting …", quiet=quiet)
-        self._run, self._beginning, self._quiet = run, beginning, quiet
+        self._run, self._beginning = run, beginning
         self._next = monotonic() + _LINES
         self._told = "starting"
 
     def say(self, sentence: str) -> None:
         """A line that stays."""
-        if not self._quiet:
+        if self._console is not None:
             self._console.print(sentence, markup=False, soft_wrap=True)
 
     def follow(self, report: Report) -> None:

@@ -20,16 +20,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 import scipy.linalg as sla
-import scipy.sparse.linalg as ssla
 
 from weft.array_types import Floats
 from weft.errors import ConfigError, DataError
 from weft.losses import Loss, Squared
 from weft.sums.party_table_products import LocalTable
+
+if TYPE_CHECKING:
+    from scipy.sparse.linalg import LinearOperator
 
 Weighting = Literal["samples", "parties"]
 
@@ -164,10 +166,12 @@ class LocalFunction:
 
     def _largest(self) -> float:
         """The largest eigenvalue of AᵀA by Lanczos' method, rounded up."""
+        from scipy.sparse.linalg import eigsh
+
         products = _Products(self._table, np.ones((self._table.n_rows, 1)), 0.0)
         # A fixed start, so that two runs agree to the last bit.
         start = np.ones(self.shape[0])
-        found = ssla.eigsh(
+        found = eigsh(
             _operator(self.shape[0], lambda v: products.times(v[:, None])[:, 0]),
             k=1,
             which="LA",
@@ -214,15 +218,20 @@ class _Products:
         return out
 
     def solve(self, right: Floats) -> Floats:
+        from scipy.sparse.linalg import cg
+
         solved = np.empty_like(right)
         for p, column in enumerate(right.T):
             curves = self._curves[:, p : p + 1]
             matrix = _operator(
                 len(column), lambda v, c=curves: self._times(v.reshape(-1, 1), c)[:, 0]
             )
-            solved[:, p], _ = ssla.cg(matrix, column, rtol=_CG_TOLERANCE, maxiter=10 * len(column))
+            solved[:, p], _ = cg(matrix, column, rtol=_CG_TOLERANCE, maxiter=10 * len(column))
         return solved
 
 
-def _operator(size: int, product: Callable[..., Floats]) -> ssla.LinearOperator:
-    return ssla.LinearOperator((size, size), matvec=product, dtype=np.float64)
+def _operator(size: int, product: Callable[..., Floats]) -> LinearOperator:
+    # Here and above: all runs load this file with the list of algorithms.
+    from scipy.sparse.linalg import LinearOperator
+
+    return LinearOperator((size, size), matvec=product, dtype=np.float64)
