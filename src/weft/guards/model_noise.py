@@ -23,7 +23,7 @@ from hashlib import shake_256
 
 import msgspec
 import numpy as np
-from scipy.special import log_ndtr, ndtr, ndtri
+import scipy
 
 from weft.array_types import Floats
 from weft.errors import ConfigError
@@ -82,8 +82,8 @@ def sensitivity(
 
 def gaussian_delta(epsilon: float, ratio: float) -> float:
     """δ of Gaussian noise at this ε, for a ratio Δ/σ."""
-    left = ndtr(0.5 * ratio - epsilon / ratio)
-    return float(left - math.exp(epsilon + log_ndtr(-0.5 * ratio - epsilon / ratio)))
+    left = scipy.special.ndtr(0.5 * ratio - epsilon / ratio)
+    return float(left - math.exp(epsilon + scipy.special.log_ndtr(-0.5 * ratio - epsilon / ratio)))
 
 
 def gaussian_sigma(moves: float, epsilon: float, delta: float) -> float:
@@ -104,5 +104,5 @@ def gaussian(seed: bytes, shape: tuple[int, ...]) -> Floats:
     count = math.prod(shape)
     words = np.frombuffer(shake_256(b"weft model noise " + seed).digest(8 * count), "<u8")
     chances = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
-    drawn: Floats = ndtri(chances).reshape(shape)
+    drawn: Floats = scipy.special.ndtri(chances).reshape(shape)
     return drawn

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import gammaln, xlogy
+import scipy
 
 from weft.array_types import Floats
 from weft.inference.requirements import FIXED_DISPERSION
@@ -115,7 +115,7 @@ def _log_likelihood(
         # Each weight would have a likelihood of its own.
         return None
     shape = 1.0 / dispersion
-    normal = count * (shape * math.log(shape) - float(gammaln(shape)))
+    normal = count * (shape * math.log(shape) - float(scipy.special.gammaln(shape)))
     return normal - shape * (loss + count) - totals.constant
 
 
@@ -145,7 +145,7 @@ def _loss_of_shares(fit: FitStatistics) -> float | None:
     if fit.counts is None or fit.totals is None:
         return None
     counts = np.append(fit.counts, fit.totals.weight - fit.counts.sum())
-    return -float(xlogy(counts, np.maximum(counts, 0.0) / fit.totals.weight).sum())
+    return -float(scipy.special.xlogy(counts, np.maximum(counts, 0.0) / fit.totals.weight).sum())
 
 
 def _null_score(loss: Loss, totals: Totals) -> float | None:

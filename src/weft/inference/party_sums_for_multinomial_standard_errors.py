@@ -16,7 +16,7 @@ from dataclasses import fields
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import softmax
+import scipy
 
 from weft.array_types import Floats
 from weft.inference.party_sums_for_standard_errors import weighed_products
@@ -67,7 +67,7 @@ def class_statistics(x: Floats, z: Floats, y: Floats, weight: Floats, loss: Loss
     z, y : (rows × classes)
         Scores at the final model, and labels, of which one is +1.
     """
-    p, mine = softmax(z, axis=1), y > 0
+    p, mine = scipy.special.softmax(z, axis=1), y > 0
     slopes = (weight[:, None] * (p - mine))[:, 1:].T @ x
     triangle = np.triu_indices(x.shape[1])
     blocks = [
@@ -104,7 +104,7 @@ def weights_of_class_rows(z: Floats, weight: Floats) -> list[Floats]:
 
     Of the reference and every other class too: p_k(1 − p_k) of each, and p_k p_l of all pairs.
     """
-    p, classes = softmax(z, axis=1), z.shape[1]
+    p, classes = scipy.special.softmax(z, axis=1), z.shape[1]
     own = [weight * p[:, k] * (1.0 - p[:, k]) for k in range(classes)]
     pairs = [weight * p[:, k] * p[:, l] for k in range(classes) for l in range(k + 1, classes)]
     return own + pairs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 import numpy as np
-from scipy.special import gammaln, xlogy
+import scipy
 
 from weft.array_types import Floats
 from weft.inference.requirements import CANONICAL, Kind
@@ -129,11 +129,15 @@ def _totals(z: Floats, y: Floats, offset: Floats, weight: Floats, loss: Loss) ->
 def _constant(y: Floats, weight: Floats, loss: Loss) -> float:
     """What a log-likelihood has besides minus the loss: that of a perfect fit, where it exists."""
     if loss.name == "poisson":
-        return float((weight * (xlogy(y, y) - y - gammaln(y + 1.0))).sum())
+        return float(
+            (weight * (scipy.special.xlogy(y, y) - y - scipy.special.gammaln(y + 1.0))).sum()
+        )
     if loss.name == "negative_binomial":
         k = 1.0 / loss.parameters()["dispersion"]
-        perfect = xlogy(y, y) + k * np.log(k) - (y + k) * np.log(y + k)
-        counted = gammaln(y + k) - gammaln(k) - gammaln(y + 1.0)
+        perfect = scipy.special.xlogy(y, y) + k * np.log(k) - (y + k) * np.log(y + k)
+        counted = (
+            scipy.special.gammaln(y + k) - scipy.special.gammaln(k) - scipy.special.gammaln(y + 1.0)
+        )
         return float((weight * (perfect + counted)).sum())
     if loss.name == "gamma":
         return float(np.log(y).sum())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-from scipy.special import expit, xlog1py, xlogy
+import scipy
 
 from weft.losses.base import Array, Flags, Loss, check_parameter
 from weft.losses.dual_steps import compiled, logistic_step, margin_step
@@ -56,11 +56,11 @@ class Hinge(MarginLoss):
 
     def rounded_slope(self, z: Array, y: Array, width: Array) -> Array:
         """Return yσ((1 − yz)/g), the slope of g·log(1 + e^{(1 − yz)/g}) for a width g."""
-        return np.asarray(y * expit((1.0 - y * z) / width))
+        return np.asarray(y * scipy.special.expit((1.0 - y * z) / width))
 
     def spread_curvature(self, z: Array, y: Array, width: Array) -> Array:
         """Return σ(1 − σ)/g."""
-        share = expit((1.0 - y * z) / width)
+        share = scipy.special.expit((1.0 - y * z) / width)
         return np.asarray(share * (1.0 - share) / width)
 
     def sharpest(self, width: Array) -> Array:
@@ -184,16 +184,18 @@ class Logistic(MarginLoss):
     def conjugate_inside(self, a: Array, y: Array) -> Array:
         """Return p log p + (1 − p) log(1 − p) with p = ya, and 0 log 0 = 0."""
         p = y * a
-        return np.asarray(xlogy(p, p) + xlog1py(1.0 - p, -p), dtype=np.float64)
+        return np.asarray(
+            scipy.special.xlogy(p, p) + scipy.special.xlog1py(1.0 - p, -p), dtype=np.float64
+        )
 
     def u(self, z: Array, y: Array) -> Array:
         """Return y·σ(−yz), σ the logistic function."""
-        slope: Array = y * expit(-y * z)
+        slope: Array = y * scipy.special.expit(-y * z)
         return slope
 
     def curvature(self, z: Array, y: Array) -> Array:
         """Return σ(z)(1 − σ(z))."""
-        chance: Array = expit(-y * z)
+        chance: Array = scipy.special.expit(-y * z)
         return chance * (1.0 - chance)
 
     def spread_curvature(self, z: Array, y: Array, width: Array) -> Array:

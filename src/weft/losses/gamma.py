@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import xlogy
+import scipy
 
 from weft.losses.base import Array
 from weft.losses.log_link import LogLinkLoss, area, rate
@@ -26,7 +26,9 @@ class Gamma(LogLinkLoss):
     def conjugate_inside(self, a: Array, y: Array) -> Array:
         """Return p log(p/y) − p + log y + 1 with p = 1 + a."""
         share = np.maximum(1.0 + a, 0.0)
-        return np.asarray(xlogy(share, share / y) - share + np.log(y) + 1.0, dtype=np.float64)
+        return np.asarray(
+            scipy.special.xlogy(share, share / y) - share + np.log(y) + 1.0, dtype=np.float64
+        )
 
     def u(self, z: Array, y: Array) -> Array:
         """Return y e^{−z} − 1."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-from scipy.special import logsumexp, softmax, xlogy
+import scipy
 
 from weft.losses.base import DOMAIN_TOLERANCE, Array, Flags, Loss
 
@@ -38,7 +38,7 @@ class Softmax(Loss):
 
     def value(self, z: Array, y: Array) -> Array:
         """Return log Σ_k e^{z_k} − z_y."""
-        total: Array = logsumexp(z, axis=-1) - np.where(y > 0, z, 0.0).sum(axis=-1)
+        total: Array = scipy.special.logsumexp(z, axis=-1) - np.where(y > 0, z, 0.0).sum(axis=-1)
         return total
 
     def conjugate(self, a: Array, y: Array) -> Array:
@@ -50,18 +50,18 @@ class Softmax(Loss):
     def conjugate_inside(self, a: Array, y: Array) -> Array:
         """Return Σ_k p_k log p_k with p = e_y − a."""
         p = np.maximum(np.where(y > 0, 1.0, 0.0) - a, 0.0)
-        total: Array = xlogy(p, p).sum(axis=-1)
+        total: Array = scipy.special.xlogy(p, p).sum(axis=-1)
         return total
 
     def u(self, z: Array, y: Array) -> Array:
         """Return e_y less the probabilities; zero in samples without a label."""
         mine = y > 0
-        slopes: Array = mine - softmax(z, axis=-1)
+        slopes: Array = mine - scipy.special.softmax(z, axis=-1)
         return np.where(mine.any(axis=-1, keepdims=True), slopes, 0.0)
 
     def hessian_product(self, z: Array, y: Array, direction: Array) -> Array:
         """Return p (d − pᵀd); zero in samples without a label."""
-        p = softmax(z, axis=-1)
+        p = scipy.special.softmax(z, axis=-1)
         product = p * (direction - (p * direction).sum(axis=-1, keepdims=True))
         return np.where((y > 0).any(axis=-1, keepdims=True), product, 0.0)
 
@@ -74,7 +74,9 @@ class Softmax(Loss):
 
     def class_scores(self, z: Array) -> Array:
         """Return the log-odds of every class against all others."""
-        others = [logsumexp(np.delete(z, k, axis=-1), axis=-1) for k in range(z.shape[-1])]
+        others = [
+            scipy.special.logsumexp(np.delete(z, k, axis=-1), axis=-1) for k in range(z.shape[-1])
+        ]
         odds: Array = z - np.stack(others, axis=-1)
         return odds
 

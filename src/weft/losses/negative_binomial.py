@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import expit, xlog1py, xlogy
+import scipy
 
 from weft.losses.base import Array, check_parameter
 from weft.losses.log_link import LogLinkLoss
@@ -40,24 +40,24 @@ class NegativeBinomial(LogLinkLoss):
         """Return l(z), without overflow."""
         k = self._k
         fitted = (y + k) * (np.logaddexp(z, math.log(k)) - np.log(y + k)) - y * z
-        return np.asarray(np.maximum(fitted + xlogy(y, y), 0.0), dtype=np.float64)
+        return np.asarray(np.maximum(fitted + scipy.special.xlogy(y, y), 0.0), dtype=np.float64)
 
     def conjugate_inside(self, a: Array, y: Array) -> Array:
         """Return (y + k)(p log p + (1 − p) log(1 − p)) + …, with p = (y − a)/(y + k)."""
         k = self._k
         n = y + k
         p = np.clip((y - a) / n, 0.0, 1.0)
-        entropy = xlogy(p, p) + xlog1py(1.0 - p, -p)
-        constant = n * (np.log(n) - math.log(k) * (1.0 - p)) - xlogy(y, y)
+        entropy = scipy.special.xlogy(p, p) + scipy.special.xlog1py(1.0 - p, -p)
+        constant = n * (np.log(n) - math.log(k) * (1.0 - p)) - scipy.special.xlogy(y, y)
         return np.asarray(n * entropy + constant, dtype=np.float64)
 
     def u(self, z: Array, y: Array) -> Array:
         """Return y − (y + k) e^z/(k + e^z)."""
-        return y - (y + self._k) * np.asarray(expit(z - math.log(self._k)))
+        return y - (y + self._k) * np.asarray(scipy.special.expit(z - math.log(self._k)))
 
     def curvature(self, z: Array, y: Array) -> Array:
         """Return (y + k) σ(1 − σ), with σ = e^z/(k + e^z)."""
-        share = np.asarray(expit(z - math.log(self._k)))
+        share = np.asarray(scipy.special.expit(z - math.log(self._k)))
         return (y + self._k) * share * (1.0 - share)
 
     def curvature_below(self, slope: float, label: float) -> float:

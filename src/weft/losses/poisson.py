@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import xlogy
+import scipy
 
 from weft.losses.base import Array
 from weft.losses.log_link import LogLinkLoss, area, rate
@@ -20,12 +20,14 @@ class Poisson(LogLinkLoss):
 
     def value(self, z: Array, y: Array) -> Array:
         """Return e^z − yz + y log y − y."""
-        return np.maximum(area(z) - y * z + (xlogy(y, y) - y), 0.0)
+        return np.maximum(area(z) - y * z + (scipy.special.xlogy(y, y) - y), 0.0)
 
     def conjugate_inside(self, a: Array, y: Array) -> Array:
         """Return m log m − m − y log y + y with m = y − a, the mean that a belongs to."""
         mean = np.maximum(y - a, 0.0)
-        return np.asarray(xlogy(mean, mean) - mean - xlogy(y, y) + y, dtype=np.float64)
+        return np.asarray(
+            scipy.special.xlogy(mean, mean) - mean - scipy.special.xlogy(y, y) + y, dtype=np.float64
+        )
 
     def u(self, z: Array, y: Array) -> Array:
         """Return y − e^z."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import softmax
+import scipy
 
 from weft.losses.base import Array
 
@@ -18,7 +18,7 @@ def class_probabilities(scores: Array, loss: str) -> Array:
     its own.
     """
     if loss == "softmax":
-        return np.asarray(softmax(scores, axis=1), np.float64)
+        return np.asarray(scipy.special.softmax(scores, axis=1), np.float64)
     chances = 1.0 / (1.0 + np.exp(-np.clip(scores, -700.0, 700.0)))
     if scores.shape[1] == 1:
         return np.hstack([1.0 - chances, chances])

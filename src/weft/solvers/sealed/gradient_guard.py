@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import entr
+import scipy
 
 from weft.array_types import Floats
 from weft.matching.party_view import PartyView
@@ -64,6 +64,8 @@ def label_digits(labels: Floats, holders: int) -> float:
     if not len(labels):
         return math.inf
     counts = [np.unique(column, return_counts=True)[1] for column in labels.T]
-    most = max((float(entr(many / len(labels)).sum()) for many in counts), default=0.0)
+    most = max(
+        (float(scipy.special.entr(many / len(labels)).sum()) for many in counts), default=0.0
+    )
     each = most / math.log(2.0)
     return len(labels) * each / (2.0 if holders == 1 else 1.0)

@@ -14,7 +14,7 @@ noise.
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import gammaln
+import scipy
 
 from weft.array_types import Floats
 from weft.crypto.primitives.seeded_words import Words, seeded_words
@@ -327,7 +327,7 @@ class SealedMomentsParty(CurvatureShares):
     def _own_factorials(self) -> Words:
         """Σ log y! of its counts, with noise: exactly, it would tell how many there are of each."""
         bits = self._widths.vector
-        total = encoded(gammaln(self._labels + 1.0).sum(axis=0), bits)
+        total = encoded(scipy.special.gammaln(self._labels + 1.0).sum(axis=0), bits)
         drawn = noise(self._own_seed, f"{self._serial} factorials", [bits + FACTORIAL_NOISE])
         found: Words = total + drawn[:, 0]
         return found

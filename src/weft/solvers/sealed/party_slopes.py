@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
-from scipy.special import xlogy
+import scipy
 
 from weft.array_types import Floats, Ints
 from weft.crypto.primitives.seeded_words import Words
@@ -197,7 +197,7 @@ class SlopeShares(AnswersInOrder):
         """
         labels, offsets = self._labels_of(self._problems), self._offsets
         if self._exponential:
-            given: Floats = xlogy(labels, labels) - labels
+            given: Floats = scipy.special.xlogy(labels, labels) - labels
             return given if offsets is None else given - labels * offsets
         return None if offsets is None else -0.5 * labels * offsets
 

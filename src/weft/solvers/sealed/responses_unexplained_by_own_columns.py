@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit
+import scipy
 
 from weft.array_types import Floats
 from weft.solvers.sealed.gamma_as_poisson import GAMMA
@@ -151,7 +151,7 @@ def _slopes(given: Responses, scores: Floats) -> tuple[Floats, Floats]:
         return scores - given.values, np.ones_like(scores)
     z = _bounded(scores + given.offsets)
     if given.loss == LOGISTIC:
-        chance = expit(z)
+        chance = scipy.special.expit(z)
         return chance - (given.values > 0), chance * (1.0 - chance)
     if given.loss == GAMMA:
         return 1.0 - given.values * np.exp(-z), np.ones_like(z)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.special import expit
+import scipy
 
 from weft.array_types import Floats
 from weft.crypto.primitives.seeded_words import Words
@@ -79,7 +79,9 @@ class Series:
     def slope_error(self) -> float:
         """How far the slope may be off, for any score in reach."""
         z = self._grid
-        off = np.abs(np.sin(np.outer(z, self.frequencies)) @ self.odd - (expit(z) - 0.5)).max()
+        off = np.abs(
+            np.sin(np.outer(z, self.frequencies)) @ self.odd - (scipy.special.expit(z) - 0.5)
+        ).max()
         between = self._between(float(np.abs(self.odd) @ self.frequencies**2) + 0.1)
         return float(off + between) + _rounding(self.odd)
 
