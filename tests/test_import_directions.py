@@ -183,7 +183,8 @@ TORCH_FREE = (
 #: What is dear to load, each with what it brings.
 HEAVY = {
     *("numpy", "pandas", "pyarrow", "sklearn", "numba", "matplotlib", "torch", "nvflare"),
-    *("scipy", "scipy.optimize", "scipy.stats", "sklearn.metrics", "tenseal", "phe", "gmpy2"),
+    *("scipy", "scipy.special", "scipy.optimize", "scipy.stats", "scipy.sparse.linalg"),
+    *("sklearn.metrics", "tenseal", "phe", "gmpy2"),
 }
 
 
@@ -257,7 +258,7 @@ ELSEWHERE = {
 }
 
 
-def test_training_loads_no_scikit_learn_no_plots_and_no_other_cipher(tmp_path):
+def test_training_loads_no_scikit_learn_no_plots_no_other_cipher_and_no_terminal(tmp_path):
     rows = [(f"s{i}", i % 7, (3 * i) % 5, i % 2) for i in range(60)]
     for name, cells in (("a", rows[:30]), ("b", rows[30:])):
         lines = ["id,x,y,label", *(",".join(map(str, row)) for row in cells)]
@@ -269,12 +270,13 @@ def test_training_loads_no_scikit_learn_no_plots_and_no_other_cipher(tmp_path):
         '[[party]]\nname = "a"\nfile = "a.csv"\n[[party]]\nname = "b"\nfile = "b.csv"\n'
     )
     out = tmp_path / "results"
-    command = ("train", str(tmp_path / "config.toml"), "--out", str(out))
+    command = ("train", str(tmp_path / "config.toml"), "--out", str(out), "--quiet")
     heavy, loaded = heavy_modules(COMMAND, *command)
     assert (out / "report.html").exists()
     assert heavy <= {"numpy", "pandas", "pyarrow", "numba", "scipy"}
     assert all((ROOT.parent / f"{name.replace('.', '/')}.py").exists() for name in ELSEWHERE)
     assert not ELSEWHERE & loaded
+    assert "rich.console" not in loaded
 
 
 def test_coordinators_load_no_reader_no_tile_no_party_nothing_secret_and_no_torch():
