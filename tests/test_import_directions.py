@@ -249,11 +249,12 @@ def test_help_and_the_list_of_commands_wait_for_no_numbers():
     assert not {"weft.network", "weft.protocol", "weft.report"} & loaded
 
 
-#: What a training of sums with tokens of ids does without: curves, halves of sealed training, and
-#: the commands of others.
+#: What a training of sums with tokens of ids does without: curves, halves of sealed training,
+#: standard errors, and the commands of others.
 ELSEWHERE = {
     *("weft.crypto.primitives.ristretto", "weft.crypto.primitives.multiscalar"),
     *("weft.matching.oprf_party", "weft.solvers.sealed.coordinator", "weft.solvers.sealed.party"),
+    *("weft.federation.release.fit_inference", "weft.federation.release.standard_errors_party"),
     *("weft_neural.commands", "weft_papers.reproduce_command"),
 }
 

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from operator import attrgetter, methodcaller
 from pathlib import Path
 from secrets import token_bytes
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -27,7 +27,6 @@ from weft.federation.model import Model
 from weft.federation.party import Party
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.release.coordinator import Outcome
-from weft.federation.release.fit_inference import Inference
 from weft.federation.release.open_release import Released, open_release
 from weft.federation.release.second_moments import SecondMoments
 from weft.guards import OPEN, Terms
@@ -41,6 +40,9 @@ from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.base import Checkpointing, Record
 from weft.solvers.settings import STAND_IN, Settings
 from weft.sums.gap_certificate import Certificate
+
+if TYPE_CHECKING:
+    from weft.federation.release.fit_inference import Inference
 
 _T = TypeVar("_T")
 

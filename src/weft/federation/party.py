@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
@@ -39,7 +39,6 @@ from weft.federation.party_snapshots import PartySnapshots
 from weft.federation.party_training import PartyTraining
 from weft.federation.preprocessing_settings import SampleColumns
 from weft.federation.release.correlation_table import CorrelationTable
-from weft.federation.release.fit_inference import Inference
 from weft.federation.release.party import ReleaseParty
 from weft.federation.release.second_moments import SecondMoments
 from weft.federation.resume_fingerprint import insist_on_origin
@@ -47,7 +46,6 @@ from weft.federation.training_data import TrainingData
 from weft.federation.unit_mismatches_party import UnitsParty
 from weft.federation.weight_and_offset_letters.party import WeightsAndOffsets
 from weft.guards import Terms
-from weft.inference.coefficient_summary import Summary
 from weft.matching.party import MatchingParty
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.consent import Consent
@@ -62,6 +60,10 @@ from weft.solvers.subspace.messages import EVALUATE
 from weft.sums.exposed_sums_counter import SumCounter
 from weft.sums.party_contribution import mend
 from weft.sums.scaling_and_certificate_messages import MEND
+
+if TYPE_CHECKING:
+    from weft.federation.release.fit_inference import Inference
+    from weft.inference.coefficient_summary import Summary
 
 
 class Party:

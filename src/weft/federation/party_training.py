@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,6 @@ from weft.federation.party_accepts_view import PartyHoldings
 from weft.federation.party_checkpoints import PartyCheckpoints
 from weft.federation.party_ledger import PartyLedger
 from weft.federation.release.noised_weights import NoiseSize, NoisyRelease
-from weft.federation.release.standard_errors_party import StatisticsGuard, StatisticsParty
 from weft.federation.training_data import TrainingData
 from weft.federation.weight_and_offset_letters.party import WeightsAndOffsets
 from weft.guards.model_noise import row_bound
@@ -49,6 +48,9 @@ from weft.solvers.constants_and_checkpoint_messages import (
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
 from weft.sums.fixed_point_bounds import Bounds
+
+if TYPE_CHECKING:
+    from weft.federation.release.standard_errors_party import StatisticsGuard, StatisticsParty
 
 #: Bytes that the noise in a model follows from.
 SEED_BYTES = 32
@@ -156,6 +158,8 @@ class PartyTraining:
         self._ledger.foresee(settings.solver, partial(self._likely_sums, settings))
         self._longest_row = message.unit * view.row_holders
         if settings.inference != "none" and not algorithm.shares:
+            from weft.federation.release.standard_errors_party import StatisticsGuard
+
             guard = StatisticsGuard(
                 self._consent.least_told(view),
                 self._terms.allow_site_statistics,
@@ -223,6 +227,9 @@ class PartyTraining:
 
     def checked_statistics(self, settings: Settings, guard: StatisticsGuard) -> StatisticsParty:
         """Its part in sums for standard errors, unless the guard objects to them."""
+        # Here and above: few runs tell standard errors.
+        from weft.federation.release.standard_errors_party import StatisticsParty
+
         made = StatisticsParty(
             self._consent.name,
             self._data,

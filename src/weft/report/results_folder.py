@@ -5,13 +5,12 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from weft.federation.local_federation import Trained
 from weft.federation.model import Model
-from weft.federation.release.fit_inference import Inference
 from weft.report.history_table import history_frame, write_history
 from weft.report.json_values import finite, json_text
 from weft.report.lambda_path import edge_remark, has_path, path_frame
@@ -19,6 +18,9 @@ from weft.report.page import add_page
 from weft.report.path_plot import plot_path
 from weft.report.summary import summarise, to_markdown
 from weft.solvers.settings import Settings
+
+if TYPE_CHECKING:
+    from weft.federation.release.fit_inference import Inference
 
 
 def write_results(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -13,10 +13,12 @@ from weft.errors import DataError
 from weft.federation.messages import ModelSlice
 from weft.federation.model import Model
 from weft.federation.release.encrypted_model_slices import join_slices, open_slice
-from weft.federation.release.fit_inference import Inference, infer
 from weft.federation.release.model_header import Head
 from weft.federation.release.second_moments import SecondMoments, join_moments
 from weft.solvers.settings import Settings
+
+if TYPE_CHECKING:
+    from weft.federation.release.fit_inference import Inference
 
 
 class Released(NamedTuple):
@@ -68,7 +70,12 @@ def joined(
     """What the slices of all parties, in their order, add up to."""
     model = join_slices(slices, head, overlapping=overlapping)
     moments = join_moments(slices, model, settings)
-    found = None if settings.inference == "none" else infer(slices, model, settings, moments)
+    found = None
+    if settings.inference != "none":
+        # Few runs tell standard errors: the others wait for nothing that works them out.
+        from weft.federation.release.fit_inference import infer
+
+        found = infer(slices, model, settings, moments)
     if settings.frees_weights:
         model = _without_stand_in(model, settings, found)
     return Released(model, moments if settings.second_moments else None, found)

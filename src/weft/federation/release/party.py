@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,15 @@ from weft.errors import ProtocolError
 from weft.federation.messages import ModelRequest, ModelSlice, ReleaseReply
 from weft.federation.model import Model
 from weft.federation.release.encrypted_model_slices import open_slice, seal_slice
-from weft.federation.release.fit_inference import Inference
 from weft.federation.release.model_header import Head
 from weft.federation.release.open_release import joined
 from weft.federation.release.second_moments import SecondMoments
 from weft.privacy.agreement.consent import Consent
 from weft.protocol.transcript_hash import Transcript, signed_bytes
 from weft.solvers.settings import Settings
+
+if TYPE_CHECKING:
+    from weft.federation.release.fit_inference import Inference
 
 Publics = Mapping[str, PublicIdentity]
 
