@@ -254,6 +254,7 @@ def test_help_and_the_list_of_commands_wait_for_no_numbers():
 ELSEWHERE = {
     *("weft.crypto.primitives.ristretto", "weft.crypto.primitives.multiscalar"),
     *("weft.matching.oprf_party", "weft.solvers.sealed.coordinator", "weft.solvers.sealed.party"),
+    *("weft.solvers.sealed.exponential_series", "weft.solvers.sealed.ring_products"),
     *("weft.federation.release.fit_inference", "weft.federation.release.standard_errors_party"),
     *("weft_neural.commands", "weft_papers.reproduce_command"),
 }

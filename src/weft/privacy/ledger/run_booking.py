@@ -34,7 +34,6 @@ from weft.privacy.ledger.ledger_contents import Hashes, Kind, LedgerContents, Qu
 from weft.privacy.ledger.ledger_file import Book
 from weft.privacy.ledger.sum_booking import Objection, SumBooking
 from weft.solvers.sealed.coalition_knowledge import Told
-from weft.solvers.sealed.fold_rows import FOLDS_UNSAID
 
 #: Objects to a question by those before it, and by how many samples had another company then.
 QuestionObjection = Callable[[Question, Sequence[Question], int], None]
@@ -240,6 +239,9 @@ class Account(SumBooking):
         Answers to several numbers are sizes of classes, between bounds; so are answers for classes
         that are joined otherwise. So none is given after one that was no.
         """
+
+        # Only sealed runs ask, and their parties have it loaded.
+        from weft.solvers.sealed.fold_rows import FOLDS_UNSAID
 
         def attempt() -> bytes:
             who = self._attendance

@@ -18,8 +18,9 @@ from weft.solvers.sealed.coordinator_held_out_losses import HeldOut, starting_lo
 from weft.solvers.sealed.coordinator_inner_products import VectorProducts
 from weft.solvers.sealed.coordinator_lbfgs import Descent, Trial, factors_of
 from weft.solvers.sealed.coordinator_series_range_guard import SeriesChoice
-from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSSES, AnySeries, ExponentialSeries
+from weft.solvers.sealed.exponential_series import AnySeries, ExponentialSeries
 from weft.solvers.sealed.gamma_as_poisson import GAMMA
+from weft.solvers.sealed.losses_on_shares import EXPONENTIAL_LOSSES
 from weft.solvers.sealed.pack_scalar_shares import Told
 from weft.solvers.sealed.point_and_vector_limit import MOST_GRADIENTS, spare_points
 from weft.solvers.sealed.second_moment_round_trips import MomentExchange

@@ -28,7 +28,6 @@ from weft.solvers.sealed.digit_widths import (
     product_cuts,
 )
 from weft.solvers.sealed.exponential_series import (
-    EXPONENTIAL_LOSSES,
     AnySeries,
     ExponentialSeries,
     centre_of,
@@ -43,6 +42,7 @@ from weft.solvers.sealed.fold_rows import (
     with_fold,
 )
 from weft.solvers.sealed.gamma_as_poisson import GAMMA, GAMMA_CENTRE
+from weft.solvers.sealed.losses_on_shares import EXPONENTIAL_LOSSES
 from weft.solvers.sealed.messages import (
     BEGIN,
     FIRST,

@@ -14,7 +14,8 @@ import numpy as np
 
 from weft.array_types import Floats
 from weft.errors import ConfigError
-from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSSES, AnySeries, ExponentialSeries
+from weft.solvers.sealed.exponential_series import AnySeries, ExponentialSeries
+from weft.solvers.sealed.losses_on_shares import EXPONENTIAL_LOSSES
 from weft.solvers.sealed.sample_weight_digits import LOSS_NOISE, Weighing
 from weft.solvers.sealed.sine_series import LOSS_TERMS, SCORE_BITS, Series
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from weft.array_types import Floats
 from weft.crypto.primitives.seeded_words import Words
+from weft.solvers.sealed.losses_on_shares import EXPONENTIAL_LOSSES
 from weft.solvers.sealed.masked_sine_kernels import SINE_ERROR
 from weft.solvers.sealed.sample_weight_digits import LOSS_NOISE
 from weft.solvers.sealed.sine_series import SCORE_BITS, SERIES, Series
@@ -205,8 +206,6 @@ _MOST_OFFSET = 16.0
 REACHES = (4.0, 5.5, 7.0, 9.0, 11.0)
 #: Centres that a run may have, as powers of two.
 MOST_DOUBLINGS = 12
-#: Losses whose slope they are, but for what labels add.
-EXPONENTIAL_LOSSES = ("poisson", "gamma")
 
 
 @cache

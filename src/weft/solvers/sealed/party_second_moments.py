@@ -25,6 +25,7 @@ from weft.solvers.base import MomentShare, MomentShares
 from weft.solvers.party_context import PartyContext
 from weft.solvers.sealed.digit_widths import CELL_BITS
 from weft.solvers.sealed.few_rows_of_poisson_hessian import upper_cap
+from weft.solvers.sealed.losses_on_shares import ALIKE
 from weft.solvers.sealed.messages import (
     BENDS,
     CELLS,
@@ -46,7 +47,6 @@ from weft.solvers.sealed.moment_digits import FACTORIAL_NOISE, carry_noise, grad
 from weft.solvers.sealed.party_curvatures import CurvatureShares
 from weft.solvers.sealed.ring_products import encoded, transposed_products
 from weft.solvers.sealed.second_moment_guard import (
-    ALIKE,
     check_moments,
     matrices_of,
     told_by_moments,

@@ -22,9 +22,10 @@ from weft.solvers.sealed.digit_widths import (
     alarm_noise_bits,
     loss_digits,
 )
-from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSSES, AnySeries, series_for
+from weft.solvers.sealed.exponential_series import AnySeries, series_for
 from weft.solvers.sealed.fold_rows import FoldRows, with_fold
 from weft.solvers.sealed.gamma_as_poisson import GAMMA
+from weft.solvers.sealed.losses_on_shares import EXPONENTIAL_LOSSES
 from weft.solvers.sealed.masked_sine_kernels import add_cosines, add_waves, blocks_of
 from weft.solvers.sealed.model_guard import refuse_standing_out
 from weft.solvers.sealed.pack_scalar_shares import pack_shares

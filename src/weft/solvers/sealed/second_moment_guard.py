@@ -29,11 +29,10 @@ from weft.solvers.sealed.few_rows_behind_combinations import (
     spanned_by,
     stands_for_few,
 )
+from weft.solvers.sealed.losses_on_shares import ALIKE
 from weft.solvers.sealed.table_positions import WholeTable
 from weft.solvers.settings import Settings
 
-#: Losses whose expected information weighs all samples alike: it is XᵀX.
-ALIKE = ("squared", "gamma")
 #: Fewer matrices count as so many, a Hessian and a Gram matrix: a tenth as many numbers are opened
 #: as there are cells, at most.
 _FEWEST_MATRICES = 2

@@ -16,9 +16,10 @@ from weft.solvers.sealed.coordinator_round_trips import SealedExchange
 from weft.solvers.sealed.curvature_series import CURVATURES
 from weft.solvers.sealed.dealer import Dealer
 from weft.solvers.sealed.digit_widths import Errors
-from weft.solvers.sealed.exponential_series import EXPONENTIAL_LOSSES, ExponentialSeries
+from weft.solvers.sealed.exponential_series import ExponentialSeries
 from weft.solvers.sealed.fold_rows import FoldSizes
 from weft.solvers.sealed.gamma_as_poisson import GAMMA
+from weft.solvers.sealed.losses_on_shares import ALIKE, EXPONENTIAL_LOSSES
 from weft.solvers.sealed.messages import (
     BENDS,
     CELLS,
@@ -62,7 +63,6 @@ from weft.solvers.sealed.moment_digits import (
     weighed_gram_error,
     weight_width,
 )
-from weft.solvers.sealed.second_moment_guard import ALIKE
 from weft.solvers.settings import Settings
 
 _KEPT_BACK = (
