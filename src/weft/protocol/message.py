@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 import numpy as np
@@ -100,13 +100,11 @@ class Field:
 @cache
 def declared(kind: type[Message] | type[Part]) -> tuple[Field, ...]:
     """The fields of a type of messages, in order; an incomplete declaration is a TypeError."""
-    hints = get_type_hints(kind, include_extras=True)
-    return tuple(_field(kind, each, hints[each.name]) for each in msgspec.structs.fields(kind))
+    return tuple(_field(kind, each) for each in msgspec.structs.fields(kind))
 
 
-def _field(owner: type, field: msgspec.structs.FieldInfo, hint: Any) -> Field:
-    where = f"{owner.__name__}.{field.name}"
-    meaning = None
+def _field(owner: type, field: msgspec.structs.FieldInfo) -> Field:
+    where, hint, meaning = f"{owner.__name__}.{field.name}", field.type, None
     if get_origin(hint) is Annotated:
         hint, *said = get_args(hint)
         meaning = next((each for each in said if isinstance(each, Meaning)), None)
