@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -107,3 +108,14 @@ def test_arrays_packed_tighter_are_refused(tmp_path):
     np.savez_compressed(tmp_path / "packed.npz", **ARRAYS)
     with pytest.raises(StorageError, match="damaged or of another kind"):
         load_arrays(tmp_path / "packed.npz")
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_arrays_are_written_without_a_copy(tmp_path, order):
+    array = np.ones((1000, 1000), order=order)
+    tracemalloc.start()
+    try:
+        save_arrays(tmp_path / "large.npz", {"large": array})
+        assert tracemalloc.get_traced_memory()[1] < array.nbytes / 10
+    finally:
+        tracemalloc.stop()

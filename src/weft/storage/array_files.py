@@ -52,8 +52,9 @@ def write_arrays(file: BinaryIO, arrays: Mapping[str, NDArray[Any]]) -> None:
         array = np.asarray(held)
         by_columns = array.flags.f_contiguous and not array.flags.c_contiguous
         head = _head(array.dtype, array.shape, by_columns)
-        data = array.tobytes("F" if by_columns else "C")
-        name, size = (key + _SUFFIX).encode(), len(head) + len(data)
+        # As it lies in memory, without a copy; NumPy's stubs say from Python 3.12 on that one can.
+        data: Any = array.T if by_columns else np.ascontiguousarray(array)
+        name, size = (key + _SUFFIX).encode(), len(head) + data.nbytes
         told = _VERSION, _UTF8, 0, 0, _DATE, crc32(data, crc32(head)), _FULL, _FULL, len(name)
         front = _LOCAL.pack(_LOCAL_MARK, *told, _SIZES.size) + name
         front += _SIZES.pack(1, _SIZES.size - 4, size, size) + head
@@ -62,7 +63,7 @@ def write_arrays(file: BinaryIO, arrays: Mapping[str, NDArray[Any]]) -> None:
         more = _PLACED.size, 0, 0, 0, 0, _FULL
         listed.append(_LISTED.pack(_LISTED_MARK, _VERSION, *told, *more) + name)
         listed.append(_PLACED.pack(1, _PLACED.size - 4, size, size, place))
-        place += len(front) + len(data)
+        place += len(front) + data.nbytes
     end, count = b"".join(listed), len(arrays)
     sums = count, count, len(end), place
     file.write(end)
