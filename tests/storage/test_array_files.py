@@ -110,6 +110,29 @@ def test_arrays_packed_tighter_are_refused(tmp_path):
         load_arrays(tmp_path / "packed.npz")
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (-1,)}",
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (True,)}",
+        "{'descr': '<08', 'fortran_order': False, 'shape': (1,)}",
+        "{'descr': ('<f8',), 'fortran_order': False, 'shape': (1,)}",
+        "{1: 2, 'descr': '<f8', 'fortran_order': False, 'shape': (1,)}",
+        "{[]: 1}",
+        "{'descr': '''",
+        "(" * 3000,
+        "-" * 9000 + "1",
+    ],
+    ids=["shape", "flag", "type", "tuple", "keys", "list", "open", "deep", "deeper"],
+)
+def test_made_up_words_before_an_array_are_refused(tmp_path, head):
+    content = b"\x93NUMPY\1\0" + len(head).to_bytes(2, "little") + head.encode() + bytes(8)
+    with zipfile.ZipFile(tmp_path / "made.npz", "w") as file:
+        file.writestr("a.npy", content)
+    with pytest.raises(StorageError, match="damaged or of another kind"):
+        load_arrays(tmp_path / "made.npz")
+
+
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_arrays_are_written_without_a_copy(tmp_path, order):
     array = np.ones((1000, 1000), order=order)

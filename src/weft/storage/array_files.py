@@ -138,7 +138,13 @@ def _told_before(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     file = BytesIO(head)
     if read_magic(file) != (1, 0):
         raise ValueError("not a version that is written here")
-    shape, by_columns, dtype = read_array_header_1_0(file)
+    try:
+        shape, by_columns, dtype = read_array_header_1_0(file)
+    except Exception as error:
+        # Whatever Python finds amiss in a text that somebody made up, such as a TokenError.
+        raise ValueError("not what precedes an array") from error
     if dtype.hasobject:
         raise ValueError("objects are not read")
+    if any(type(length) is not int or length < 0 for length in shape):
+        raise ValueError("not lengths of axes")
     return shape, by_columns, dtype
