@@ -84,6 +84,13 @@ def test_what_a_cipher_from_outside_hides_is_its_authors_word(folder):
     assert "hidden, as its author says" in words
 
 
+def test_terms_of_another_version_are_shown_without_words(folder):
+    source = read_folder(folder)
+    source.summary["terms"]["allow_anything"] = True
+    words = str(privacy_section(source))
+    assert "<code>allow_anything</code></th><td>allowed</td><td></td>" in words
+
+
 # ── files ────────────────────────────────────────────────────────────────────────────────────
 
 

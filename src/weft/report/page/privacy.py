@@ -297,8 +297,9 @@ def _opened(opened: dict[str, int]) -> str:
 def _terms(terms: dict[str, Any] | None) -> Html:
     if not terms:
         return Html()
+    # A folder of another version may have terms without words here.
     rows = [
-        [el("code", name), _value(value), TERMS_IN_WORDS[name]]
+        [el("code", name), _value(value), TERMS_IN_WORDS.get(name, "")]
         for name, value in terms.items()
         if name != "allow_networks"
     ]
