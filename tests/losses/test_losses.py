@@ -450,6 +450,18 @@ def test_losses_of_counts_and_amounts_are_half_the_deviance_of_scipys_distributi
         assert bends[slopes <= slope].max(initial=0) <= loss.curvature_below(slope, 7.0) * 1.0001
 
 
+@pytest.mark.parametrize("power", [1.01, 1.99])
+def test_the_conjugate_of_tweedie_is_exact_at_both_ends_of_its_powers(power: float) -> None:
+    """Where −l' is a, it is −a·z − l(z), with both formulas written out here."""
+    up, down = 2.0 - power, power - 1.0
+    grid = np.meshgrid(np.linspace(-4.0, 4.0, 33), [1e-6, 0.1, 1.0, 100.0])
+    z, y = (each.ravel() for each in grid)
+    a = y * np.exp(-down * z) - np.exp(up * z)
+    value = np.exp(up * z) / up + y * np.exp(-down * z) / down - y**up / (up * down)
+    found = get_loss("tweedie", power=power).conjugate(a, y)
+    np.testing.assert_allclose(found, -a * z - value, rtol=1e-9, atol=1e-9)
+
+
 # ── losses from outside ───────────────────────────────────────────────────────────────────
 
 
