@@ -96,6 +96,20 @@ def test_coefficients_are_those_of_scikit_learn_also_where_counts_are_large():
     judged(trained, block, labels, 1e-2)
 
 
+def test_counts_without_an_intercept_have_the_coefficients_of_scikit_learn():
+    """Nothing moves all scores alike then, so that series of exponentials stay around zero."""
+    block, labels, _ = counts(4.0)
+    tiles = cut(block, labels, CUTS["vertical"])
+    settings = Settings(
+        loss="poisson", lam=1e-2, gap=1e-6, penalize_intercept=False, solver="sealed", iterations=40
+    )
+    trained = Federation(tiles, Preprocessing(intercept=False)).train(settings)
+    theirs = PoissonRegressor(alpha=1e-2, tol=1e-10, max_iter=9999, fit_intercept=False)
+    theirs.fit(block, labels)
+    np.testing.assert_allclose(weights(trained.model)[0], theirs.coef_, atol=1e-4)
+    assert trained.result.certificate.gap <= 1e-3
+
+
 HOSTILE = {
     "outliers": lambda block, labels: (
         block * np.where(np.arange(40) == 3, 50.0, 1)[:, None],

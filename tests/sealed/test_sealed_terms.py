@@ -123,6 +123,19 @@ def test_a_coordinator_that_hides_that_a_model_tells_of_all_groups_is_refused(mo
         channel.ask(START, dict.fromkeys(channel.parties, start)).insist("starting")
 
 
+def test_parties_whose_words_nothing_hides_refuse_shares_whatever_cipher_they_are_told_of():
+    own = federation(CUTS["vertical"], OPEN)
+    channel, *_ = own.assemble(msgspec.structs.replace(SEALED, cipher="plain"))
+    # Said of a run without keys for pads.
+    assert SEALED.cipher == "pad"
+    start = StartRequest(
+        settings=SEALED.to_json(), unit=64.0, label=1.0, smallest_lam=1e-2, **NO_WEIGHTS
+    )
+    missing = channel.ask(START, dict.fromkeys(channel.parties, start)).missing
+    assert set(missing) == {"a", "b"}
+    assert all("needs a cipher that hides sums" in each.reason for each in missing.values())
+
+
 def test_sums_instead_of_too_large_a_sealed_run_leave_out_what_they_must(monkeypatch):
     for module in (catalogue_entry, table_positions):
         monkeypatch.setattr(module, "MOST_CELLS", 100)
