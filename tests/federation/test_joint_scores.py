@@ -15,11 +15,14 @@ import scipy.sparse as sp
 from covering import before_release, cover, every_value
 from process_apart import apart, forget
 from weft.crypto.ciphers.block_format import read_block, words_of
+from weft.crypto.party_key_pairs import Identity
 from weft.data import SPLITS, Split, Tile, pool
-from weft.errors import DataError
+from weft.errors import DataError, ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.local_joint_prediction import predict_scores
-from weft.federation.model import load_model
+from weft.federation.model import Model, load_model
+from weft.federation.predictions import Predictions
+from weft.federation.scores_encrypted_to_asker import open_scores, seal_scores
 
 
 def trained_on(table, quick, classes, scaling="standard", loss="hinge"):
@@ -201,6 +204,22 @@ def test_a_model_file_gives_the_same_bits_in_another_process(table, quick, tmp_p
         assert np.array_equal(out["outcome"], model.predict(fresh.block))
         assert out["features"].tolist() == model.features.tolist()
         assert float(out["gap"]) == model.certificate["gap"]
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (3, 1)], ids=["fewer samples", "fewer classes"])
+def test_scores_that_are_not_those_of_the_samples_are_refused_by_whoever_asked(shape):
+    model = Model(
+        np.array(["age"], dtype=object), np.ones((2, 1)), np.zeros(2), np.array(["x", "y"]),
+        (np.zeros(1), np.ones(1)), "hinge", {}, 0.1, {},
+    )  # fmt: skip
+    asker, run = Identity.new(), bytes(16)
+    ids = np.array(["i1", "i2", "i3"], dtype=object)
+    letter = seal_scores(Predictions(model, ids, np.zeros(shape)), asker, run)
+    with pytest.raises(ProtocolError, match="not those of the samples"):
+        open_scores(letter, asker, model, run)
+    fine = Predictions(model, ids, np.arange(6.0).reshape(3, 2))
+    opened = open_scores(seal_scores(fine, asker, run), asker, model, run)
+    assert opened.scores.tolist() == [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]
 
 
 @pytest.mark.parametrize("labels", [["no", "yes"], [3, 7], [0.5, 1.5], ["a", "b", "c"]], ids=str)
