@@ -203,6 +203,18 @@ def test_a_run_that_cannot_go_on_says_so_and_stops():
     assert f"{result.certificate.gap:.1e}" in result.notes[-1]
 
 
+def test_hyfdca_stops_after_a_hundred_certificates_that_a_guard_keeps_from_getting_better():
+    """Other methods stop after twenty."""
+    terms = Terms(ciphers=("plain",), min_batch=60)
+    settings = Settings(lam=1e-3, solver="hyfdca", gap=1e-6, cipher="plain", certify_every=1)
+    _, trained = train(SPLITS["rows"](DIGITS, parties=4), settings, terms)
+    result = trained.result
+    assert result.stopped == "min_batch = 60 keeps the gap from falling below this"
+    # Every α is held back, so that the first certificate is as good as any.
+    assert len({record.gap for record in result.history}) == 1
+    assert len(result.history) == 1 + 100
+
+
 HYFDCA = {
     "safe grid": (DIGITS, "grid", GRID, {"local": "safe"}),
     "safe grid, labels at first": (DIGITS, "grid", {**GRID, "labels": "first"}, {"local": "safe"}),

@@ -18,6 +18,7 @@ from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.base import Checkpointing
 from weft.solvers.hyfdca import data_norms
 from weft.solvers.hyfdca.messages import WeightsReply, WeightsRequest
+from weft.solvers.hyfdca.party import HyfdcaParty
 from weft.solvers.settings import Settings
 from weft.sums.masked_maxima import units_above
 from weft.sums.scaling_and_certificate_messages import SIZE
@@ -113,6 +114,29 @@ def test_a_resumed_run_refuses_cells_or_scaling_that_changed(tmp_path: Path):
         with pytest.raises(WeftError, match="not those of the checkpoint"):
             run(parties, how, True)
     run(split.parties, Preprocessing(), True)
+
+
+def test_what_rounding_adds_up_to_in_feature_sums_is_gone_once_they_are_formed_anew(monkeypatch):
+    """As if all of it came at once: in the end, sums are Σ x·α over the party's own cells."""
+    monkeypatch.setattr("weft.solvers.hyfdca.party.RESUM_EVERY", 4)
+    take = HyfdcaParty._take_weights
+
+    def drifting(half, v):
+        take(half, v)
+        half.drawn = getattr(half, "drawn", 0) + 1
+        if half.drawn == 6:
+            half.v += 1e-3
+
+    monkeypatch.setattr(HyfdcaParty, "_take_weights", drifting)
+    parties = SPLITS["grid"](small_digits(), 2, 2).parties
+    federation = Federation(parties)
+    federation.train(Settings(lam=1e-2, gap=None, iterations=10))
+    for name, (tile,) in parties.items():
+        half = federation.parties[name]._half
+        assert half.drawn > 8
+        own = tile.block.T @ half.alpha[half.view.tile_rows[0]]
+        assert np.abs(own).max() > 1e-2
+        np.testing.assert_allclose(half.v[half.view.tile_columns[0]], own, atol=1e-12)
 
 
 @pytest.mark.parametrize("share", [*before_release(1 / 11, 1 / 37), 1 / 200])
