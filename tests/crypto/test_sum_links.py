@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.crypto.ciphers.block_format import SIGN
-from weft.crypto.ciphers.cipher_arguments_and_results import check_older
+from weft.crypto.ciphers.block_format import SIGN, pad_id_of
+from weft.crypto.ciphers.cipher_arguments_and_results import check_older, newest_in
 from weft.crypto.ciphers.contribution_masks import carried_by
 from weft.crypto.pads.cohort_mask_neighbours import MaskRing, RingPlace
 from weft.errors import ProtocolError
@@ -52,3 +52,13 @@ def test_pads_that_a_request_lists_together_are_in_its_list_and_older():
         check_older(np.array([1, SIGN], np.uint64), lists, 5, "v")
     with pytest.raises(ProtocolError, match="not older than this contribution"):
         check_older(np.array([7, SIGN], np.uint64), lists, 7, "v")
+
+
+def test_the_newest_of_several_pads_is_told_of_lists_that_a_request_has_and_of_no_other():
+    """The second goes on from the first: the next request has put one pad on and taken one off."""
+    first, on, off = (pad_id_of(0, number, party) for number, party in ((1, 0), (2, 1), (2, 2)))
+    lists, several = [(first,), (first, on, int(SIGN) | off)], int(SIGN)
+    assert [newest_in(lists, several | entry, "v") for entry in (0, 1)] == [first, off]
+    for behind in (2, 3):
+        with pytest.raises(ProtocolError, match="pads under the feature sums that it does not"):
+            newest_in(lists, several | behind, "v")

@@ -18,7 +18,7 @@ from typing_extensions import TypeAliasType
 import weft
 from weft.all_messages import MODULES, declared_phases
 from weft.errors import ProtocolError
-from weft.protocol.field_visibility import Form, Meaning
+from weft.protocol.field_visibility import Form, Meaning, numbers
 from weft.protocol.message import (
     ANY,
     SCALAR_BYTES,
@@ -192,6 +192,28 @@ class Arrays(Message):
     weights: Annotated[Aliased[np.float64] | OnDevice | None, SAID] = None
     text: Annotated[Aliased[np.str_] | None, SAID] = None
     anything: Annotated[Aliased[Any] | None, SAID] = None
+
+
+class Held(OnDevice):
+    """Two weights that no accelerator holds."""
+
+    nbytes = 16
+
+    def to_host(self):
+        return np.array([0.5, 1.5])
+
+
+class Opened(Message):
+    cells: Annotated[np.ndarray[Any, np.dtype[np.float64]], numbers("of nothing", "rows")]
+
+
+def test_what_an_accelerator_holds_may_be_weights_and_nothing_else():
+    """Unlike those of arrays, its numbers are not looked at when a message is read."""
+    held, cells = Held(), np.array([0.5, 1.5])
+    assert message_of(Arrays, {"floats": cells, "weights": held}).weights is held
+    assert message_of(Opened, {"cells": cells}).cells is cells
+    with pytest.raises(ProtocolError, match="'cells' holds Held, expected an array"):
+        message_of(Opened, {"cells": held})
 
 
 def test_an_array_may_be_declared_by_an_alias():
