@@ -261,6 +261,31 @@ def test_too_few_samples_for_standard_errors_are_told_without_small_groups(tmp_p
     assert any("10 samples for every coefficient, but there are 20" in one for one in said)
 
 
+def test_intercepts_of_sites_are_the_only_columns_of_one_site_that_errors_in_sums_allow(
+    tmp_path, keys
+):
+    rows = {"north": range(34), "south": range(34, 67), "west": range(67, 100)}
+    settings = Settings(
+        lam=0.1, loss="logistic", penalize_intercept=False, inference="model", solver="lbfgs"
+    )
+    terms = Terms(min_batch=10, allow_second_moments=True, allow_site_statistics=True)
+
+    def refused(folder, tables, site):
+        how = Preprocessing(scaling="standard", intercept=True, reference_site=site)
+        asked = task(settings=settings, preprocessing=how)
+        return read_check(MemberSites(folder, keys, tables, terms=terms).ask(asked))["refusals"]
+
+    def held(*columns):
+        named = {name: [each.format(name) for each in columns] for name in rows}
+        cut = {name: (rows[name], named[name]) for name in rows}
+        return tiles(cut, west=(named["west"], np.arange(100) % 2))
+
+    assert not refused(tmp_path / "alike", held("age", "dose"), "north")
+    own = held("age", "dose at {}")
+    said = [one["sentence"] for one in refused(tmp_path / "own", own, None)]
+    assert any("all columns of the model at every party" in one for one in said)
+
+
 def all_that_is_told(folder, keys, held, asked, terms=TERMS):
     """What a submitter gets of a check, or why it got nothing."""
     try:
