@@ -407,6 +407,20 @@ def test_no_id_stands_in_the_file(three, after_first, table):
 
 # ── the rule ─────────────────────────────────────────────────────────────────────────────────
 
+
+def test_who_comes_with_many_of_another_group_stands_alone_all_the_same():
+    """Two come to ten of the first group; ten come to the second, and one of it goes.
+
+    Whoever holds samples of one group tells it from the other, so that two sums differ by the two;
+    in the second they differ by eleven, ten of which are no few.
+    """
+    group = np.repeat([0, 0, 1, 1], [10, 2, 10, 1])
+    before = np.repeat([True, False, False, True], [10, 2, 10, 1])
+    now = np.repeat([True, True, True, False], [10, 2, 10, 1])
+    alone = standing_alone(np.stack([before, now]), group, 5)
+    assert np.flatnonzero(alone).tolist() == [10, 11]
+
+
 LEAST = 3
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+from contextlib import nullcontext
 
 import msgspec
 import numpy as np
@@ -317,6 +318,14 @@ def test_the_hessian_is_that_of_one_model_and_no_other():
 def test_sums_have_no_second_moments():
     with pytest.raises(ConfigError, match=r"set mode = 'sealed' in \[privacy\]"):
         HybridClassifier(loss="logistic", second_moments=["gram"])._settings()
+
+
+@pytest.mark.parametrize(("rows", "refused"), [(1, True), (7, True), (8, False)])
+def test_a_value_that_fewer_rows_have_than_agreed_is_refused_that_of_one_row_too(rows, refused):
+    cells = np.zeros((60, 2))
+    cells[:rows, 0] = 1.0
+    with pytest.raises(ConfigError, match="some of its columns") if refused else nullcontext():
+        refuse_sparse(cells, 8)
 
 
 def test_either_value_of_a_two_valued_column_must_be_common_with_others():
