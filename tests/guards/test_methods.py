@@ -16,7 +16,9 @@ from weft.guards import Terms
 from weft.solvers.algorithm_choice import ALGORITHMS
 from weft.solvers.fedavg_fedprox_hyfem import FedavgCoordinator
 from weft.solvers.rounds.coordinator import RoundCoordinator
+from weft.solvers.rounds.coordinator_state import RoundsState
 from weft.solvers.rounds.party import RoundParty
+from weft.solvers.rounds.point_certificate import PointParty
 from weft.solvers.settings import Settings
 
 METHODS = {
@@ -73,6 +75,39 @@ def test_draws_of_a_few_samples_change_nothing_that_others_see(name):
     assert not trained.model.coef.any()
     for party in federation.parties.values():
         assert not party._half.w.any()
+
+
+def test_a_run_counts_what_parties_hold_back_of_points_that_are_certified(monkeypatch):
+    """Between points, few samples pass the kink of their loss."""
+    answer, told = PointParty.losses, []
+
+    def heard(party, message):
+        reply = answer(party, message)
+        told.append(reply.held)
+        return reply
+
+    monkeypatch.setattr(PointParty, "losses", heard)
+    _, trained = train("fedavg", loss="hinge", iterations=25, certify_every=1)
+    (note,) = [note for note in trained.result.notes if "held back" in note]
+    assert sum(told) > 0
+    assert f"min_batch = 10 held back or spread {sum(told)} changes" in note
+
+
+def test_a_point_that_comes_too_close_to_one_that_was_given_up_ends_the_run(monkeypatch):
+    """Parties have told of a point that the coordinator forgets, so that the next is compared."""
+    accept, points = RoundsState._accept, []
+
+    def forgetful(state, point):
+        points.append(point)
+        if len(points) == 6:
+            state.point = None
+        else:
+            accept(state, point)
+
+    monkeypatch.setattr(RoundsState, "_accept", forgetful)
+    with pytest.raises(ProtocolError, match="too close to one that was given up; start again"):
+        train("fedavg", loss="hinge", iterations=25, certify_every=1)
+    assert len(points) >= 6
 
 
 @pytest.mark.parametrize("name", some_of(DRAWING, "fedavg", "cocoa", "d3ca"))
