@@ -287,6 +287,27 @@ def test_weights_and_offsets_count_as_in_a_weighted_fit() -> None:
     assert summary.measures.null_deviance == pytest.approx(2 * (weight * terms).sum(), rel=1e-9)
 
 
+@pytest.mark.parametrize("family", ["gaussian", "gamma"])
+def test_a_weighted_fit_has_the_likelihood_of_its_variances_or_none(family: str) -> None:
+    """A sample that weighs ω has variance σ²/ω; of amounts, each weight would have its own law."""
+    x, y = synthetic(family)
+    weight = np.random.default_rng(3).choice([1.0, 2.0, 5.0], len(y))
+    names = ["a", "b", "c"][: x.shape[1]]
+    table = table_of(np.column_stack([x, weight]), y, [*names, "weight"], classes=False)
+    summary = HybridGLM(
+        family, lam=LAM, gap=1e-7, scaling="standard", solver="newton-cg", inference=True,
+        weight="weight", max_iter=10,
+    ).fit(by_site(table, 3)).summary()  # fmt: skip
+    if family == "gamma":
+        assert summary.measures.log_likelihood is None
+        return
+    z, root = np.column_stack([x, np.ones(len(y))]), np.sqrt(weight)
+    left = y - z @ np.linalg.lstsq(root[:, None] * z, root * y, rcond=None)[0]
+    sigma = np.sqrt((weight * left**2).mean())
+    expected = stats.norm.logpdf(left, scale=sigma / root).sum()
+    assert summary.measures.log_likelihood == pytest.approx(expected, rel=1e-6)
+
+
 def test_a_test_says_its_law_and_between_which_values_p_is_certified() -> None:
     told = str(SignificanceTest("ratio of b", 3.0, 1, None, 0.0833, (0.0829, 0.08371)))
     assert told == "ratio of b: χ²(1) = 3, p = 0.0833, certified between 0.0829 and 0.08371"
