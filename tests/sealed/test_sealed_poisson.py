@@ -15,6 +15,7 @@ from weft.crypto.pads.pads_all_parties_know import OpeningPads
 from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.solvers.algorithm_choice import resolve
+from weft.solvers.sealed.digit_widths import TableBounds
 from weft.solvers.sealed.exponential_series import MOST_DOUBLINGS, centre_of, series_for
 from weft.solvers.sealed.masked_sine_kernels import MOST_ROUNDED
 from weft.solvers.settings import Settings
@@ -72,6 +73,19 @@ def test_exponentials_are_off_by_no_more_than_is_said():
             factors = np.abs([series.cosines, series.sines]).max() * 2.0**series.public
             assert max(factors, 2.0**series.dealt) < MOST_ROUNDED
     assert [centre_of(mean) for mean in (0.0, 1.0, 40.0, 1e9)] == [0, 0, 5, MOST_DOUBLINGS]
+
+
+def test_slopes_of_counts_are_below_what_their_losses_leave_room_for():
+    """Slopes that are larger would wrap; they come near where means are far above counts."""
+    labels = np.array([1.0, 4.0, 30.0, 0.0])
+    one = dict.fromkeys(("column_sum", "row_norm", "mean_square", "spread", "cell_rounding"), 1.0)
+    bounds = TableBounds(
+        samples=4, rows=4, label_square=labels.mean(), column_norm=1.0, largest_label=30.0, **one
+    )
+    for times in (0.1, 1.0, 4.0, 50.0):
+        means = times * np.maximum(labels, 0.5)
+        losses = means - labels * np.log(means) + xlogy(labels, labels) - labels
+        assert np.abs(means - labels).mean() <= bounds.counts_at(losses.mean())
 
 
 @pytest.mark.parametrize(
