@@ -5,7 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.solvers.subspace.joint_class_intercept_bounds import best_mixture, cancelled
+from weft.solvers.subspace.joint_class_intercept_bounds import (
+    CutsBesideClasses,
+    best_mixture,
+    cancelled,
+)
 
 VALUES = np.array([3.0, 2.9, 1.0])
 
@@ -36,3 +40,16 @@ def test_entries_that_can_cancel_are_made_to_where_that_is_cheaper():
     assert (dear.mu >= 0.0).all()
     assert dear.mu.sum() <= 1.0 + 1e-12
     assert dear.mu.tolist() == cancelled(mu, entries, np.ones(3)).tolist()
+
+
+def test_from_what_cuts_show_the_next_ones_come_to_lie_where_entries_are_zero():
+    """Entries that fall evenly on the way, as of a loss whose curvature is known here."""
+    part = np.array([0.6, 0.3, 0.1])
+    curvature, entries = np.diag(part) - np.outer(part, part), np.array([0.02, -0.05, 0.03])
+    cuts = CutsBesideClasses(3, 1.0)
+    for _ in range(12):
+        cuts.choose(entries, 0.1)
+        ways = cuts.guesses * cuts.shift
+        cuts.learn(entries, entries - ways @ curvature)
+    cuts.choose(entries, 0.1)
+    np.testing.assert_allclose(curvature @ (cuts.guesses[0] * cuts.shift), entries, atol=1e-6)

@@ -13,8 +13,8 @@ from weft.solvers.run_loop import wait_for_certificate
 class Channel:
     """One party answers the others; west is away until some moment."""
 
-    def __init__(self, back):
-        self.elapsed, self.back, self.asked = 0.0, back, 0
+    def __init__(self, back, elapsed):
+        self.elapsed, self.back, self.asked = elapsed, back, 0
 
     def pause(self, seconds):
         self.elapsed += seconds
@@ -29,12 +29,12 @@ class Channel:
         return replies
 
 
-def closing(back, patience):
+def closing(back, patience, elapsed=0.0):
     """Whether the certificate came, how long it took, and what was noted."""
     frozen = SimpleNamespace(waiting={"west"}, certificate=None)
     notes = []
     run = SimpleNamespace(
-        channel=Channel(back),
+        channel=Channel(back, elapsed),
         settings=SimpleNamespace(patience=patience),
         participation=SimpleNamespace(present=lambda iteration: ("west",)),
         iteration=7,
@@ -50,6 +50,12 @@ def closing(back, patience):
     request = Request(SimpleNamespace(name="certify.losses"), {"west": None})
     found = wait_for_certificate(run, frozen, lambda present: request, take)
     return found, run.channel, notes
+
+
+def test_patience_begins_with_the_last_questions_however_long_training_took():
+    found, channel, _ = closing(612.0, patience=30.0, elapsed=600.0)
+    assert found
+    assert 612.0 <= channel.elapsed <= 613.0
 
 
 @pytest.mark.parametrize("back", [0.0, 12.0])
