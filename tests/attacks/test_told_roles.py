@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import numpy as np
@@ -24,7 +25,7 @@ from weft.guards import Terms
 from weft.matching import coordinator, party_slot_order
 from weft.matching.confirm_holder_lists import Confirmation
 from weft.matching.confirmed_count import CountCheck
-from weft.matching.party_guard_facts import facts_of
+from weft.matching.party_guard_facts import LyingView, check_labelled, facts_of
 from weft.privacy.agreement import consent
 from weft.solvers.settings import Settings
 
@@ -248,3 +249,19 @@ def test_settings_that_differ_leave_noise_in_totals(monkeypatch):
     assert first_total() > 1e6
     monkeypatch.setattr(Cipher, "agree", lambda self, told: None)
     assert first_total() == 60
+
+
+def test_a_party_refuses_to_be_told_of_other_labels_than_it_said():
+    """Two samples with labels in one cohort, three without in the other, and one that is alone."""
+    said, places = np.array([True, True, False, False, False, True]), [0, 0, 1, 1, 1, -1]
+
+    def told(*labelled):
+        cohorts = SimpleNamespace(cut=lambda: [np.array(places)])
+        return SimpleNamespace(
+            sizes=np.array([2, 3]), labelled=np.array(labelled), tile_row_cohorts=cohorts
+        )
+
+    check_labelled(told(True, False), [said])
+    for lie in ((False, False), (True, True), (False, True)):
+        with pytest.raises(LyingView):
+            check_labelled(told(*lie), [said])

@@ -53,6 +53,15 @@ def test_orders_are_whole_passes_and_what_a_party_draws(n, count, iteration):
     assert sorted(order[whole * n :]) == sorted(drawn)
 
 
+def test_nobody_is_drawn_twice():
+    """Also where places in a small table of those drawn so far are taken."""
+    for n, count in ((4, 2), (5, 4), (12, 8)):
+        for iteration in range(2000):
+            drawn = party_draw(3, iteration, 0, n, count).tolist()
+            assert len(set(drawn)) == count
+            assert set(drawn) <= set(range(n))
+
+
 def test_orders_are_shuffled():
     orders = {tuple(order_of(1, iteration, 0, 5, 5)) for iteration in range(200)}
     assert len(orders) > 80  # of 120

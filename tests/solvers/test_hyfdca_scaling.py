@@ -10,10 +10,11 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from covering import before_release, every_value
 from weft.data import SPLITS, Split, Table, load, pool
-from weft.errors import ConfigError
+from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.model import Model
 from weft.solvers.settings import Settings
+from weft.sums.scaling_and_certificate_messages import FinishScalingRequest
 
 LAM = 0.05
 SCALERS = {"standard": StandardScaler, "minmax": MinMaxScaler, "maxabs": MaxAbsScaler}
@@ -155,3 +156,13 @@ def test_blank_cells_do_not_count_and_then_stand_at_the_mean(judge: Any) -> None
     _, factor = parameters("standard", block)
     weights = judge.weights(model, holes)[0] / factor
     assert problem.primal(weights) <= judge.optimum(problem) * (1 + 1e-4)
+
+
+def test_a_rule_of_scaling_that_there_is_not_is_refused_by_parties(monkeypatch: Any) -> None:
+    def asked(**fields: Any) -> FinishScalingRequest:
+        return FinishScalingRequest(**{**fields, "rule": "best"})
+
+    monkeypatch.setattr("weft.sums.scaling_coordinator.FinishScalingRequest", asked)
+    split = SPLITS["rows"](load("breast_cancer").rows(np.arange(40)), parties=2)
+    with pytest.raises(ProtocolError, match="'rule' is no rule of scaling"):
+        trained(split, "standard", iterations=1)
