@@ -21,7 +21,7 @@ from weft.crypto.ciphers.block_format import (
 )
 from weft.errors import ProtocolError
 from weft.guards import Terms
-from weft.guards.vectors_sent_beside_steps import SentAside
+from weft.guards.min_batch_beside_steps import SentAside
 from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.hyfdca.party_state import HyfdcaState
 from weft.solvers.settings import Settings

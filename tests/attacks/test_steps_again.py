@@ -17,7 +17,7 @@ from scene import by_both, by_rows, run, table_of
 from small_federations import rough_curvature
 from weft.errors import ProtocolError
 from weft.guards import Terms
-from weft.guards.vectors_sent_beside_steps import SentAside
+from weft.guards.min_batch_beside_steps import SentAside
 from weft.solvers.constants_and_checkpoint_messages import Constants, RestoreRequest
 from weft.solvers.hyfdca.messages import FusedRequest, StepRequest
 from weft.solvers.rounds.messages import RoundReply, RoundRequest

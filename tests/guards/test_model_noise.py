@@ -20,7 +20,7 @@ from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.messages import ReleaseRequest
 from weft.federation.release.noised_weights import NoiseSize
-from weft.guards.model_noise import (
+from weft.guards.model_noise_size import (
     ModelNoise,
     gaussian,
     gaussian_delta,

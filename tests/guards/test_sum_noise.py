@@ -14,7 +14,7 @@ from weft.crypto.randomness_log import RandomnessLog
 from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation
 from weft.guards import OPEN, Terms
-from weft.guards.sum_noise import SumNoise, epsilon_of, longest_noise, parts_of
+from weft.guards.sum_noise_size import SumNoise, epsilon_of, longest_noise, parts_of
 from weft.privacy.agreement import Consent
 from weft.privacy.agreement.site_policy import Limits, SitePolicy
 from weft.privacy.ledger.ledger_file import Book

@@ -31,7 +31,7 @@ from weft.crypto.primitives.oprf import OprfKey
 from weft.crypto.randomness_log import Forgotten, RandomnessLog
 from weft.errors import ConfigError
 from weft.federation.local_federation import Preprocessing
-from weft.guards.sum_noise import SumNoise
+from weft.guards.sum_noise_size import SumNoise
 from weft.matching import oprf_party
 from weft.privacy.agreement.consent import Consent
 from weft.privacy.agreement.site_policy import Limits, SitePolicy

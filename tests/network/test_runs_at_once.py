@@ -15,7 +15,7 @@ from weft.data import Tile
 from weft.errors import WeftError
 from weft.federation.model import load_model
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.guards.model_noise import ModelNoise
+from weft.guards.model_noise_size import ModelNoise
 from weft.network import coordinator_run
 from weft.network.coordinator_run import coordinate_run
 from weft.network.model_saving_party import ModelSavingParty

@@ -37,7 +37,7 @@ from weft.federation.model import load_model
 from weft.federation.party import Party
 from weft.federation.party_snapshots import PartySnapshots
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
-from weft.guards.sum_noise import SumNoise
+from weft.guards.sum_noise_size import SumNoise
 from weft.network.coordinator_snapshots import CoordinatorSnapshots
 from weft.network.presence_replay import ReplayedPresence
 from weft.network.randomness_store import RandomnessStore

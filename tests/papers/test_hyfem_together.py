@@ -17,6 +17,7 @@ from weft_neural.party_samples import Holdings  # noqa: E402
 from weft_neural.sample_sources import BlockSource  # noqa: E402
 from weft_neural.server_model_accuracy import ServerJudge  # noqa: E402
 from weft_neural.settings import Block, NeuralSettings  # noqa: E402
+from weft_papers.hyfem.batched_networks.convolution_operations import Shape  # noqa: E402
 from weft_papers.hyfem.batched_networks.image_blocks import ImageBlocks  # noqa: E402
 from weft_papers.hyfem.batched_networks.matching import Matcher  # noqa: E402
 from weft_papers.hyfem.batched_networks.normalising import (  # noqa: E402
@@ -29,7 +30,6 @@ from weft_papers.hyfem.batched_networks.report import page  # noqa: E402
 from weft_papers.hyfem.batched_networks.residual import Networks, outline  # noqa: E402
 from weft_papers.hyfem.batched_networks.rounds import Together  # noqa: E402
 from weft_papers.hyfem.batched_networks.run_lines import read_lines  # noqa: E402
-from weft_papers.hyfem.batched_networks.shapes import Shape  # noqa: E402
 
 BLOCKS = ("left", "right")
 HELD = {"north": (0, 1), "south": (1,)}

@@ -17,7 +17,13 @@ from weft.privacy.ledger.earlier_score_buckets import ScoreMemory
 from weft.report.bucketed_scores import Buckets
 from weft.report.evaluation import evaluation_of, headline, shown
 from weft.solvers.evaluation_settings import EvaluationSettings
-from weft.solvers.held_out_sums import EXACT, HeldOutLayout, HeldOutSums, party_part, places_of
+from weft.solvers.held_out_score_counts import (
+    EXACT,
+    HeldOutLayout,
+    HeldOutSums,
+    party_part,
+    places_of,
+)
 
 LOGISTIC = get_loss("logistic")
 PARTIES = 3

@@ -205,8 +205,8 @@ def _price_of_noise(settings: Settings, sums: int, roster: HoldingMap) -> str:
     """What noise in feature sums tells of a sample, and what it does to weights."""
     from math import sqrt
 
-    from weft.guards.model_noise import row_bound
-    from weft.guards.sum_noise import epsilon_of
+    from weft.guards.model_noise_size import row_bound
+    from weft.guards.sum_noise_size import epsilon_of
     from weft.sums.fixed_point_bounds import Bounds
 
     noise, loss = settings.sum_noise, settings.make_loss()

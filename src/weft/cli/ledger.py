@@ -111,7 +111,7 @@ def _show_runs(runs: list[Run]) -> None:
 
 def _show_groups(pages: LedgerContents) -> None:
     from weft.cli.terminal_output import say
-    from weft.guards.sum_noise import epsilon_of
+    from weft.guards.sum_noise_size import epsilon_of
     from weft.privacy.ledger.expected_exposure_text import item
     from weft.privacy.ledger.ledger_file import groups_of
     from weft.privacy.ledger.sentence_parts import span

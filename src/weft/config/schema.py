@@ -12,8 +12,8 @@ from weft.data.file_or_database_address import Database
 from weft.data.reading_options import ReadingOptions
 from weft.errors import ConfigError
 from weft.federation.preprocessing_settings import TableSettings
-from weft.guards.model_noise import ModelNoise
-from weft.guards.sum_noise import SumNoise
+from weft.guards.model_noise_size import ModelNoise
+from weft.guards.sum_noise_size import SumNoise
 from weft.losses import get_family
 from weft.matching.overlap_rule import Overlap
 from weft.solvers.evaluation_settings import EvaluationSettings

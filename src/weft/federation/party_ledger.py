@@ -16,7 +16,7 @@ from weft.data.columns.table_transformation import Transformation
 from weft.data.tile import Tile
 from weft.errors import ConfigError
 from weft.federation.preprocessing_settings import SampleColumns
-from weft.guards.model_noise import ModelNoise
+from weft.guards.model_noise_size import ModelNoise
 from weft.guards.score_buckets import EarlierCounts
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.consent import Consent

@@ -26,7 +26,7 @@ from weft.federation.party_ledger import PartyLedger
 from weft.federation.release.noised_weights import NoiseSize, NoisyRelease
 from weft.federation.training_data import TrainingData
 from weft.federation.weight_and_offset_letters.party import WeightsAndOffsets
-from weft.guards.model_noise import row_bound
+from weft.guards.model_noise_size import row_bound
 from weft.guards.score_buckets import EarlierCounts
 from weft.matching.party import MatchingParty
 from weft.matching.party_view import PartyView

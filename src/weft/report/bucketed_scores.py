@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.array_types import Floats
 from weft.guards.score_buckets import FARTHEST, Line
-from weft.solvers.held_out_sums import class_sums_off
+from weft.solvers.held_out_score_counts import class_sums_off
 
 #: Of the normal distribution, for intervals that hold the truth in 95 of 100 cases.
 Z = 1.959963984540054

@@ -12,7 +12,7 @@ from weft.array_types import Floats
 from weft.report.bucketed_scores import Buckets, Figure, Z
 from weft.report.calibration import calibration_of
 from weft.report.score_interval import wilson_interval
-from weft.solvers.held_out_sums import OTHER, HeldOutSums
+from weft.solvers.held_out_score_counts import OTHER, HeldOutSums
 
 #: Points of a curve at most.
 _POINTS = 120

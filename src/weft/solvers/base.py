@@ -17,7 +17,7 @@ from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Answer, Channel
 from weft.solvers.constants_and_checkpoint_messages import Constants
-from weft.solvers.held_out_sums import HeldOutSums
+from weft.solvers.held_out_score_counts import HeldOutSums
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Scoring, Settings
 from weft.sums.gap_certificate import Certificate

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from weft.array_types import Floats, Ints
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.min_batch import MinBatch
-from weft.guards.vectors_sent_beside_steps import SentAside
+from weft.guards.min_batch_beside_steps import SentAside
 from weft.losses.compiled_loops import formula_of
 from weft.protocol.message import malformed
 from weft.solvers.algorithm_entry import Algorithm, Range

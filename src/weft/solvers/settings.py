@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from weft.errors import ConfigError
-from weft.guards.model_noise import ModelNoise
-from weft.guards.sum_noise import SumNoise
+from weft.guards.model_noise_size import ModelNoise
+from weft.guards.sum_noise_size import SumNoise
 from weft.inference.requirements import FAMILY_NAMES, Wanted
 from weft.losses import Loss, get_loss
 from weft.prepared_types import prepared

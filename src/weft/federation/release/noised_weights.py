@@ -1,4 +1,4 @@
-"""Noise in the weights that a party hands out (`weft.guards.model_noise`).
+"""Noise in the weights that a party hands out (`weft.guards.model_noise_size`).
 
 Whoever answers for a column adds the noise to its weight. It knows that weight from training: noise
 would hide nothing from it, and nobody else knows the noise. Those who get the model and did not
@@ -14,7 +14,7 @@ import numpy as np
 from weft.array_types import Floats
 from weft.errors import ProtocolError
 from weft.federation.messages import ReleaseRequest
-from weft.guards.model_noise import (
+from weft.guards.model_noise_size import (
     ModelNoise,
     gaussian,
     gaussian_sigma,

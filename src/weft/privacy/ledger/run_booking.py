@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from weft.array_types import Flags, Floats, Ints
 from weft.crypto.randomness_log import RandomnessLog
 from weft.errors import ConfigError
-from weft.guards.model_noise import ModelNoise
+from weft.guards.model_noise_size import ModelNoise
 from weft.guards.score_buckets import EarlierCounts
 from weft.guards.terms import Terms
 from weft.privacy.ledger.earlier_folds import FoldCut

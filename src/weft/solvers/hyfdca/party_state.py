@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats, Slots
 from weft.guards.min_batch import MinBatch, SeenBatches
-from weft.guards.vectors_sent_beside_steps import SentAside
+from weft.guards.min_batch_beside_steps import SentAside
 from weft.protocol.message import malformed
 from weft.protocol.shared_fields import PadIds, PadLinks
 from weft.solvers.constants_and_checkpoint_messages import Constants

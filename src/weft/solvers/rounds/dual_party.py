@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats, Slots
 from weft.guards.min_batch import MinBatch
-from weft.guards.vectors_sent_beside_steps import SentAside
+from weft.guards.min_batch_beside_steps import SentAside
 from weft.losses.compiled_loops import formula_of
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.messages import Model, RoundReply, RoundRequest

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats
 from weft.errors import ConfigError
-from weft.guards.vectors_sent_beside_steps import SentAside
+from weft.guards.min_batch_beside_steps import SentAside
 from weft.protocol import Answer, Message, Nothing, answer, answers
 from weft.protocol.message import malformed
 from weft.protocol.shared_fields import AcknowledgedRequest

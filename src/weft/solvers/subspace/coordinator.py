@@ -13,7 +13,7 @@ import numpy as np
 from weft.array_types import Floats
 from weft.crypto import Adder
 from weft.errors import PartyAway, ProtocolError
-from weft.guards.sum_noise import longest_noise
+from weft.guards.sum_noise_size import longest_noise
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel
 from weft.solvers.base import Checkpointing, Coordinator, Record, Result, Stage

@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.array_types import Floats, Ints
 from weft.errors import ProtocolError
-from weft.solvers.held_out_sums import HeldOutLayout, party_part, places_of, told_groups
+from weft.solvers.held_out_score_counts import HeldOutLayout, party_part, places_of, told_groups
 from weft.solvers.party_context import BookScores, PartyContext
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems

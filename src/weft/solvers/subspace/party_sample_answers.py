@@ -12,7 +12,6 @@ from weft.protocol.shared_fields import PadLinks
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
-from weft.solvers.subspace.dual_vector_min_batch import Guard, ToldVectors
 from weft.solvers.subspace.measurement_limit import MeasurementLimit
 from weft.solvers.subspace.messages import (
     CloseReply,
@@ -31,6 +30,7 @@ from weft.solvers.subspace.messages import (
     SearchReply,
     SearchRequest,
 )
+from weft.solvers.subspace.min_batch_guard import Guard, ToldVectors
 from weft.solvers.subspace.party_feature_answers import FeatureSide
 from weft.solvers.subspace.party_held_out_scores import HeldOutScores
 from weft.solvers.subspace.party_sample_values import Rows

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from weft.array_types import Floats
-from weft.solvers.held_out_sums import HeldOutLayout, HeldOutSums
+from weft.solvers.held_out_score_counts import HeldOutLayout, HeldOutSums
 from weft.solvers.subspace.ask_until_answered import (
     FallbackResult,
     PhaseSums,

@@ -1,4 +1,4 @@
-"""A party's part of the noise in the feature sums of dual vectors (`weft.guards.sum_noise`)."""
+"""A party's part of the noise in sums of dual vectors (`weft.guards.sum_noise_size`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from weft.crypto.discrete_gaussian import discrete_gaussian
 from weft.errors import ConfigError
-from weft.guards.sum_noise import parts_of
+from weft.guards.sum_noise_size import parts_of
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
 from weft.sums.party_contribution import Wire

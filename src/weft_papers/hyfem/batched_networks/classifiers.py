@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch.nn.functional import cross_entropy
 
+from weft_papers.hyfem.batched_networks.convolution_operations import Operations
 from weft_papers.hyfem.batched_networks.residual import FEATURES
-from weft_papers.hyfem.batched_networks.shapes import Operations
 
 
 class Classifiers:

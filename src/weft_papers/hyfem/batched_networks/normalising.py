@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 
 from weft_neural.extractors.resnet import GROUPS
+from weft_papers.hyfem.batched_networks.convolution_operations import Operations
 from weft_papers.hyfem.batched_networks.pytorch_operations import EPSILON
-from weft_papers.hyfem.batched_networks.shapes import Operations
 
 #: Means and 1/deviations.
 Statistics = tuple[torch.Tensor, torch.Tensor]

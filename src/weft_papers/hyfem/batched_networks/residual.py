@@ -14,9 +14,9 @@ from torch import nn
 from torch.nn.functional import pad
 
 from weft_neural.extractors.resnet import ResNet
+from weft_papers.hyfem.batched_networks.convolution_operations import Operations, Shape
 from weft_papers.hyfem.batched_networks.normalising import batch_back, group_back, group_forward
 from weft_papers.hyfem.batched_networks.pytorch_operations import EPSILON
-from weft_papers.hyfem.batched_networks.shapes import Operations, Shape
 
 #: Inputs of a stem are filled up to a multiple of this, which tensor cores want.
 _FULL = 16

@@ -25,12 +25,12 @@ from weft_neural.parameter_packing import first_layers, layer_shapes
 from weft_neural.settings import NeuralSettings
 from weft_neural.training import drawn_samples
 from weft_papers.hyfem.batched_networks.classifiers import Classifiers
+from weft_papers.hyfem.batched_networks.convolution_operations import Operations
 from weft_papers.hyfem.batched_networks.image_blocks import ImageBlocks
 from weft_papers.hyfem.batched_networks.matching import Matcher, Server
 from weft_papers.hyfem.batched_networks.measuring import Measured, measure
 from weft_papers.hyfem.batched_networks.pytorch_operations import PytorchOperations
 from weft_papers.hyfem.batched_networks.residual import FEATURES, Networks, outline
-from weft_papers.hyfem.batched_networks.shapes import Operations
 
 #: What parties exchange. Extractors alone, with classifiers of their own, is FedPer, to which
 #: Remark 3 of the 2024 text reduces HyFEM.
