@@ -143,6 +143,7 @@ class DensePiece(Piece):
         super().__init__(row_slots, column_slots, n_rows, n_columns)
         self.block = block
         self._by_rows = block.flags.c_contiguous
+        self._columns = _IN_ORDER if self._whole_columns else column_slots
         #: Slots of all rows where these are all slots, none for rows in their order; else None.
         self._every: Slots | None = _IN_ORDER if self._whole_rows else None
         if _is_permuted(row_slots, n_rows):
@@ -190,12 +191,8 @@ class DensePiece(Piece):
                 v += part
             else:
                 v[self.column_slots] += part
-        elif self._whole_columns:
-            _dense_accumulate(self.block, self._rows(slots), change, v)
         else:
-            part = np.zeros((len(self.column_slots), v.shape[1]))
-            _dense_accumulate(self.block, self._rows(slots), change, part)
-            v[self.column_slots] += part
+            _dense_accumulate(self.block, self._rows(slots), self._columns, change, v)
 
     def squares(self, weights: Floats | None, out: Floats) -> None:
         for band in self._bands(_AT_ONCE):
@@ -411,9 +408,11 @@ def _dense_products(block: Any, rows: Any, w: Any, out: Any) -> None:
 
 
 @numba.njit(**OUTER, fastmath=_FAST)
-def _dense_accumulate(block: Any, rows: Any, change: Any, v: Any) -> None:
-    """v += block[rows].T @ change."""
-    classes = v.shape[1]
+def _dense_accumulate(block: Any, rows: Any, columns: Any, change: Any, whole: Any) -> None:
+    """whole[columns] += block[rows].T @ change; no ``columns`` stand for all in their order."""
+    classes, v = whole.shape[1], whole
+    if columns.shape[0]:
+        v = np.zeros((columns.shape[0], classes))
     for r in range(rows.shape[0]):
         i = rows[r]
         if i < 0:
@@ -429,6 +428,9 @@ def _dense_accumulate(block: Any, rows: Any, change: Any, v: Any) -> None:
                 if x != 0.0:
                     for c in range(classes):
                         v[j, c] += x * change[r, c]
+    for j in range(columns.shape[0]):
+        for c in range(classes):
+            whole[columns[j], c] += v[j, c]
 
 
 @numba.njit(**OUTER, fastmath=_FAST)
