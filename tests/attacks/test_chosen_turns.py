@@ -90,7 +90,8 @@ class Turns(Stage):
 
 def open_before_contributing(monkeypatch):
     """A party that has contributed to no running sum may open one, as it likes."""
-    monkeypatch.setattr(Contribution, "_early", property(lambda sum_: False))
+    never = property(lambda sum_: False, lambda sum_, value: None)
+    monkeypatch.setattr(Contribution, "_holds_own", never, raising=False)
 
 
 def step_in_any_turn(monkeypatch):

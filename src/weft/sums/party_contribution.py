@@ -74,6 +74,13 @@ class Wire:
         #: Least pad id of the request in which this party contributed last: the next total must
         #: be of that one.
         self._mine = 0
+        running = kind in ("z", "v")
+        #: Whether all parts of a total come in one request.
+        self._of_one_request = running
+        #: Whether parties contribute to all slots of a cohort at once.
+        self._whole = running
+        #: Whether a total must hold something of this party's.
+        self._holds_own = running and cipher.hides
         self._everyone = everyone
         self._sent_news, self._opened_news = News(), News()
 
@@ -87,24 +94,9 @@ class Wire:
         """How many units are surely left in a total for noise."""
         return self._format.limit
 
-    @property
-    def _of_one_request(self) -> bool:
-        """Whether all parts of a total come in one request."""
-        return self.kind in ("z", "v")
-
-    @property
-    def _early(self) -> bool:
-        """Whether a total must hold something of this party's, and it has sent nothing yet."""
-        return not self._mine and self._cipher.hides and self.kind in ("z", "v")
-
-    @property
-    def _whole(self) -> bool:
-        """Whether parties contribute to all slots of a cohort at once."""
-        return self.kind in ("z", "v")
-
     def send(self, values: Floats, pads: PadLinks | None, noise: Integers | None = None) -> bytes:
         """Encrypt a contribution to a new sum, at all shared slots, with noise if there is any."""
-        integers = self._format.encode(values * self._unit)
+        integers = self._format.encode(values, self._scale)
         if noise is not None:
             integers += noise
         self._count_shown(None, integers)
@@ -115,7 +107,7 @@ class Wire:
 
     def propose(self, values: Floats, slots: Slots, pads: PadLinks | None) -> bytes:
         """Encrypt proposals for some slots."""
-        integers = self._format.encode(values * self._unit)
+        integers = self._format.encode(values, self._scale)
         # Proposals that are opened next were made in this request, by whomever.
         self._mine = self._cipher.request
         return self._cipher.propose(Outgoing(self.kind, slots, integers, pads))
@@ -131,7 +123,7 @@ class Wire:
         """Encrypt values that take the place of others; ``cohorts``: those it speaks for."""
         encode = self._format.encode
         sent = Outgoing(self.kind, slots, encode(new), pads)
-        return self._cipher.post(sent, encode(old), cohorts)
+        return self._cipher.post(sent, lambda: encode(old), cohorts)
 
     def refuse(self) -> None:
         """Say that a value of this kind cannot be summed."""
@@ -139,22 +131,22 @@ class Wire:
 
     def check(self, values: Floats) -> None:
         """Refuse values that could not be summed."""
-        self._format.encode(values * self._unit)
+        self._format.encode(values, self._scale)
 
     def open(self, packed: Any, width: int, slots: Slots | None = None) -> Floats:
         """Decrypt totals (in units of ``unit``)."""
         cipher, kind = self._cipher, self.kind
-        if self._early:
+        since, until = self._mine, ANY_LATER
+        if self._holds_own and not since:
             raise ProtocolError("a message brings a total that this party has not contributed to")
         count = self._n if slots is None else len(slots)
-        since, until = self._mine, ANY_LATER
         if self._of_one_request and since:
             # Totals of two requests would differ in what the coordinator likes.
             since = cipher.mended(kind, since)
             until = since + MOST_PARTIES
         elif kind in ("alpha", "delta"):
             # Nothing, under no pad at all, is no value that somebody told.
-            since = max(1, since)
+            since = since or 1
         unit, whole = self._unit_of_one, self._whole
         totals = cipher.reveal(
             Incoming(kind, slots, count, width, packed, since, unit, False, None, until, whole)
@@ -217,18 +209,15 @@ class Gathering(Wire):
         self, kind: str, slots: int, bound: float, cipher: Cipher, unit: float = 1.0
     ) -> None:
         super().__init__(kind, slots, bound, cipher, unit)
+        self._of_one_request = False
         self._number = -1
-
-    @property
-    def _of_one_request(self) -> bool:
-        return False
 
     def put_in(self, number: int, values: Floats, pads: PadLinks | None) -> bytes:
         """Encrypt a contribution to the sum of this number, or nothing where it has been told."""
         again = self._cipher.repeats(self.kind, pads)
         if again and number != self._number:
             raise ProtocolError("a request says that this party has contributed to a new sum")
-        integers = self._format.encode(values * self._unit)
+        integers = self._format.encode(values, self._scale)
         if again:
             integers[:] = 0
         else:
@@ -335,26 +324,15 @@ class Contribution(Wire):
         current: bool = False,
     ) -> None:
         super().__init__(kind, slots, bound, cipher, unit, everyone=everyone)
-        self._current = current
+        self._of_one_request = current
+        self._whole = self._whole and not windows
+        # Before the first contribution nothing is in the sum, and that may be opened; but not
+        # where totals are opened as they stood when this party contributed.
+        self._holds_own = self._holds_own and current
         self.sent: Integers = np.zeros((slots, width), np.int64)
         self._last: tuple[Slots | None, Integers, int, PadIds] | None = None
         #: Pads under single slots, where there are pads, and not the same under all slots.
         self._tails = Tails.of(slots) if windows and cipher.hides else None
-        self._windows = windows
-
-    @property
-    def _early(self) -> bool:
-        # Before the first contribution nothing is in the sum, and that may be opened; but not
-        # where totals are opened as they stood when this party contributed.
-        return self._current and not self._mine and super()._early
-
-    @property
-    def _of_one_request(self) -> bool:
-        return self._current
-
-    @property
-    def _whole(self) -> bool:
-        return not self._windows and self.kind in ("z", "v")
 
     def increment(self, values: Floats, pads: PadLinks | None, slots: Slots | None = None) -> bytes:
         """Encrypt the change of ``values`` at ``slots`` (of all shared slots when None)."""
@@ -400,8 +378,8 @@ class Contribution(Wire):
 
     def start(self, own: Floats, told: Floats, pads: PadLinks | None) -> bytes:
         """Put something into a sum as if ``own`` had been put in: changes count from there."""
-        self.sent = self._format.encode(own * self._unit)
-        integers = self._format.encode(told * self._unit)
+        self.sent = self._format.encode(own, self._scale)
+        integers = self._format.encode(told, self._scale)
         self._count_shown(None, integers)
         return self._put_in(None, integers, pads)
 

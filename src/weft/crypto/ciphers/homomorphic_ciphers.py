@@ -8,6 +8,7 @@ its cohorts, and what was left out or sent again does not pass the check.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from hashlib import shake_256
 from typing import Any, TypeVar
 
@@ -145,12 +146,12 @@ class BfvCipher(Cipher):
     def _propose(self, sent: Outgoing) -> bytes:
         return self._seal(sent, None)
 
-    def _post(self, sent: Outgoing, old: Integers, cohorts: Flags | None) -> bytes:
+    def _post(self, sent: Outgoing, old: Callable[[], Integers], cohorts: Flags | None) -> bytes:
         count = self._axis(sent.kind).cohorts
         chosen = np.ones(count, bool) if cohorts is None else cohorts
         if len(chosen) < count:
             raise ProtocolError("a request does not say for which cohorts to post dual variables")
-        return self._seal(sent._replace(values=sent.values - old), chosen[:count])
+        return self._seal(sent._replace(values=sent.values - old()), chosen[:count])
 
     def _seal(self, sent: Outgoing, speaks: Flags | None, *, masked: bool = False) -> bytes:
         """All shared slots, zero where nothing is named; pads in the cohorts spoken for."""

@@ -8,6 +8,8 @@ probability 2^-61. As every slot has its own tag, any subset of slots can be for
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from weft.array_types import Flags, Floats
@@ -67,7 +69,7 @@ class Pad(Cipher):
         hidden = self._streams[kind].hide(KIND_CODES[kind], slots, values, self.pad_id)
         return self._pack(kind, values.shape, self._close(hidden.words), hidden.tags.data)
 
-    def _post(self, sent: Outgoing, old: Integers, cohorts: Flags | None) -> bytes:
+    def _post(self, sent: Outgoing, old: Callable[[], Integers], cohorts: Flags | None) -> bytes:
         return self._propose(sent)
 
     def _reveal(self, total: Incoming) -> Floats:
