@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats, Slots
+from weft.compiled_code import OUTER
 from weft.crypto.ciphers.block_format import MOST_PARTIES
 from weft.crypto.ciphers.cipher_arguments_and_results import ANY_LATER, WHAT, Incoming, Outgoing
 from weft.crypto.ciphers.party_cipher import Cipher
@@ -192,10 +194,30 @@ def own_slots(named: Slots | None, field: str, slots: int) -> Slots:
     """Slots that a message names: they must be this party's shared ones."""
     if named is None:
         raise malformed(field, "is missing")
-    # Counting takes a fifth of what `any` does, here and in all that runs for every message.
-    if np.count_nonzero((named < 0) | (named >= slots)):
+    if _strays(named, slots):
         raise malformed(field, "names slots that are not shared")
     return named
+
+
+@numba.njit(**OUTER)
+def _strays(named: Any, slots: int) -> bool:
+    """Whether some of these are no numbers of slots: numpy would look four times as long."""
+    strays = 0
+    for slot in named:
+        strays += slot < 0 or slot >= slots
+    return strays > 0
+
+
+@numba.njit(**OUTER)
+def lacks(named: Any, wanted: Any, slots: int) -> bool:
+    """Whether one of the slots that are wanted is not among those named."""
+    found = np.zeros(slots, np.uint8)
+    for slot in named:
+        found[slot] = 1
+    lacking = 0
+    for slot in wanted:
+        lacking += not found[slot]
+    return lacking > 0
 
 
 class Gathering(Wire):

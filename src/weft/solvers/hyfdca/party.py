@@ -38,7 +38,7 @@ from weft.solvers.hyfdca.messages import (
     WeightsRequest,
 )
 from weft.solvers.hyfdca.party_state import HyfdcaState
-from weft.sums.party_contribution import own_slots, speaks
+from weft.sums.party_contribution import lacks, own_slots, speaks
 from weft.sums.scalar_sums import over_attending, over_labelled, pack_scalars
 from weft.sums.scaling_and_certificate_messages import (
     FREEZE,
@@ -203,7 +203,9 @@ class HyfdcaParty(HyfdcaState):
             self._post(reply, turn.shared, alpha, message.send, message.alpha_pads)
             reply.v = self._feature_sums(message.v_pads)
         else:
-            self._propose(message, reply, change * message.gamma)
+            self._propose(
+                message, reply, change if message.gamma == 1.0 else change * message.gamma
+            )
 
     def _on_dual(self, message: DualRequest) -> DualReply:
         """New values of α, or changes of it, from the others."""
@@ -239,9 +241,7 @@ class HyfdcaParty(HyfdcaState):
         if proposed is None:
             few = bool(self.view.labelled[self.view.row_cohort[slots]].any())
         else:
-            named = np.zeros(self.view.n_shared_rows, bool)
-            named[slots] = True
-            few = bool(np.count_nonzero(named[proposed]) < len(proposed))
+            few = lacks(slots, proposed, self.view.n_shared_rows)
         if few:
             raise malformed("delta_slots", "do not name all samples that were proposed")
 
@@ -285,7 +285,8 @@ class HyfdcaParty(HyfdcaState):
             if np.count_nonzero(chosen) < len(chosen):
                 shared, old = shared[chosen], old[chosen]
         reply.alpha_slots = shared
-        reply.alpha = self.alpha_wire.post(self.alpha[shared], old, shared, pads, send)
+        new = self.alpha.take(shared, axis=0)
+        reply.alpha = self.alpha_wire.post(new, old, shared, pads, send)
 
     def _propose(self, message: StepRequest, reply: StepReply, change: Floats) -> None:
         """γ/|B_i| Δα for shared rows, to be averaged; private rows move at once."""

@@ -178,8 +178,9 @@ class HyfdcaState:
     def _drawn(self, z: Floats | None) -> tuple[Slots | None, Floats]:
         """The rows drawn here, shared ones first, with their z; None: all rows."""
         turn = self._turn
-        shared = np.empty((0, self.alpha.shape[1]))
-        if z is not None:
+        if z is None:
+            shared: Floats = np.empty((0, self.alpha.shape[1]))
+        else:
             shared = z if turn.drawn_in_want is None else z[turn.drawn_in_want]
         if not len(turn.private):
             return turn.drawn, shared
