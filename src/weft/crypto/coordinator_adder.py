@@ -184,8 +184,8 @@ class WordStore(Store):
         return joined.reshape(-1, self.words.shape[1])
 
     def take(self, slots: Ints, ends: Sequence[int]) -> list[bytes]:
-        gathered = self.words.take(slots, axis=0)
-        return [gathered[a:b].tobytes() for a, b in pairwise([0, *ends])]
+        gathered, size = self.words.take(slots, axis=0).tobytes(), 8 * self.words.shape[1]
+        return [gathered[size * a : size * b] for a, b in pairwise([0, *ends])]
 
     def copy(self) -> WordStore:
         other = WordStore(0, self.words.shape[1])

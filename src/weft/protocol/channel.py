@@ -270,7 +270,8 @@ class LocalChannel(Channel):
             slowest = total = 0.0
             last: Message | None = None
             messages = request.messages
-            calls = self._call_all(phase, {p: messages[p] for p in messages if p not in gone})
+            there = {p: messages[p] for p in messages if p not in gone} if gone else messages
+            calls = self._call_all(phase, there)
             for party, message in messages.items():
                 if party in gone:
                     missing[party] = gone[party]

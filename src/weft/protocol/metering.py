@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from time import thread_time
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 from msgspec.structs import astuple
@@ -17,6 +17,7 @@ from weft.protocol.message import Message, OnDevice, Part, Value, declared
 LATENCIES = (0.0, 0.2575, 0.8)
 
 _ARRAY = np.ndarray
+_NUMBERS = (int, float, bool)
 
 
 class _Figures:
@@ -99,24 +100,22 @@ class Meter:
 
 def size_of(message: Message | Part) -> int:
     """Bytes of payload in a message: array buffers, byte strings, eight for a number."""
-    total = 0
+    total, others = _sized(type(message))
     values = astuple(message)
     # Exact types first: this runs for every message of thousands of parties.
-    for value in values:
-        if value is None:
+    for place, default in others:
+        value = values[place]
+        if value is default or value is None:
             continue
         kind = type(value)
-        if kind is int or kind is float or kind is bool:
-            total += 8
-        elif kind is bytes or kind is str:
+        if kind is bytes or kind is str:
             total += len(value)
+        elif kind is int or kind is float or kind is bool:
+            total += 8
         elif kind is _ARRAY:
             total += value.nbytes
         else:
             total += size_of(value) if isinstance(value, Part) else size_of_value(value)
-    for place, default, size in _unsaid(type(message)):
-        if values[place] is default:
-            total -= size
     return total
 
 
@@ -128,13 +127,18 @@ def size_of_value(value: Value) -> int:
 
 
 @cache
-def _unsaid(kind: type[Message] | type[Part]) -> tuple[tuple[int, Value, int], ...]:
-    """Where a default is a value, which does not travel: that value, and its bytes."""
-    return tuple(
-        (place, cast("Value", field.default), size_of_value(cast("Value", field.default)))
-        for place, field in enumerate(declared(kind))
-        if not field.required and field.default is not None
-    )
+def _sized(kind: type[Message] | type[Part]) -> tuple[int, tuple[tuple[int, object], ...]]:
+    """Bytes of the numbers that every such message has; places and defaults of other fields.
+
+    A default does not travel, and None stands for a field that must be there.
+    """
+    numbers, others = 0, []
+    for place, each in enumerate(declared(kind)):
+        if each.required and each.kind in _NUMBERS:
+            numbers += 8
+        else:
+            others.append((place, None if each.required else each.default))
+    return numbers, tuple(others)
 
 
 # ── encryption ─────────────────────────────────────────────────────────────────────────

@@ -18,7 +18,7 @@ from weft.crypto.ciphers.block_format import (
     HEAD,
     NOTHING,
     Carried,
-    head_of,
+    heads_of,
     pack_block,
     pad_id_of,
     read_block,
@@ -99,10 +99,10 @@ class Totals:
         A party in ``required`` that shares slots must have sent one.
         """
         names: list[str] = []
-        parts: list[Part] = []
+        blocks: list[bytes] = []
+        counts: list[int] = []
         chosen: dict[str, NDArray[Any]] = {}
-        layout, adder, width = self.layout, self._adder, self.width
-        base = pad_id_of(adder.epoch, round_, 0)
+        layout, adder = self.layout, self._adder
         for party in sorted(replies, key=layout.index.__getitem__):
             reply = replies[party]
             packed = getattr(reply, self.kind)
@@ -116,15 +116,31 @@ class Totals:
             else:
                 chosen[party] = some
                 count = len(some)
-            pad_id = base + layout.index[party]
-            head = head_of(self._cipher, self.kind, adder.key, pad_id, count, width)
-            if packed[:HEAD] != head:
-                self._refuse(packed, self._where(party, iteration), pad_id, count)
             names.append(party)
-            parts.append(Part(memoryview(packed)[HEAD:], count, party))
+            blocks.append(packed)
+            counts.append(count)
+        self._check_heads(names, blocks, counts, iteration, pad_id_of(adder.epoch, round_, 0))
+        parts = [
+            Part(memoryview(packed)[HEAD:], count, party)
+            for packed, count, party in zip(blocks, counts, names, strict=True)
+        ]
         slots = self._slots(names, chosen, iteration)
-        adder.cost.added += width * len(slots)
-        return names, parts, slots, np.array([part.slots for part in parts], np.int64)
+        adder.cost.added += self.width * len(slots)
+        return names, parts, slots, np.array(counts, np.int64)
+
+    def _check_heads(
+        self, names: list[str], blocks: list[bytes], counts: list[int], iteration: int, base: int
+    ) -> None:
+        """Refuse a block that is not the one that was asked for; all are looked at at once."""
+        pad_ids = [base + self.layout.index[party] for party in names]
+        heads = heads_of(self._cipher, self.kind, self._adder.key, pad_ids, counts, self.width)
+        bytes_only = all(type(packed) is bytes for packed in blocks)
+        if bytes_only and b"".join([packed[:HEAD] for packed in blocks]) == heads:
+            return
+        for at, packed in enumerate(blocks):
+            if type(packed) is not bytes or packed[:HEAD] != heads[HEAD * at : HEAD * (at + 1)]:
+                where = self._where(names[at], iteration)
+                self._refuse(packed, where, pad_ids[at], counts[at])
 
     def _refuse(self, packed: object, where: str, pad_id: int, count: int) -> NoReturn:
         """Say why a block is not the one that was asked for."""

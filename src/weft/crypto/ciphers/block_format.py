@@ -159,6 +159,22 @@ def head_of(cipher: str, kind: str, key: int, pad_id: int, count: int, width: in
     )  # fmt: skip
 
 
+#: Where slots and pad id stand in a header.
+_OWN_FIELDS = np.dtype(
+    {"names": ["slots", "pad_id"], "formats": ["<u4", "<u8"], "offsets": [12, 24], "itemsize": HEAD}
+)
+
+
+def heads_of(
+    cipher: str, kind: str, key: int, pad_ids: list[int], counts: list[int], width: int
+) -> bytes:
+    """The headers of many such blocks, one behind the other."""
+    heads = bytearray(head_of(cipher, kind, key, 0, 0, width) * len(counts))
+    own = np.frombuffer(heads, _OWN_FIELDS)
+    own["slots"], own["pad_id"] = counts, pad_ids
+    return bytes(heads)
+
+
 _CIPHERS = {code: name for name, code in CIPHER_CODES.items()}
 _KINDS = {code: name for name, code in KIND_CODES.items()}
 
