@@ -12,8 +12,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
+import msgspec
 import numba
 import numpy as np
 from numpy.typing import NDArray
@@ -115,7 +116,7 @@ class Adder:
 # ── totals ──────────────────────────────────────────────────────────────────────────────
 
 
-class Part(NamedTuple):
+class Part(msgspec.Struct, frozen=True):
     """What one party sent for some slots, without the header; a view, since blocks are large."""
 
     body: memoryview
@@ -230,7 +231,7 @@ class TaggedStore(Store):
             end = len(part.body) - TAG * part.slots
             if end < 0:
                 raise ProtocolError(f"the block from party {part.party} lacks tags")
-            words.append(part._replace(body=part.body[:end]))
+            words.append(Part(part.body[:end], part.slots, part.party))
             tags.append(part.body[end:])
         return words, tags
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, NoReturn
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,8 +31,11 @@ WHAT = {
 }
 
 
-class Outgoing(NamedTuple):
+class Outgoing(msgspec.Struct, frozen=True):
     """A party's integers on their way into a sum.
+
+    A struct, as what comes is: thousands of parties make several with every request, and a named
+    tuple takes seven times as long.
 
     Attributes
     ----------
@@ -75,7 +79,7 @@ class Joined(NamedTuple):
     rings: tuple[tuple[MaskRing, ...], ...]
 
 
-class Incoming(NamedTuple):
+class Incoming(msgspec.Struct, frozen=True):
     """Totals that a party opens.
 
     Attributes

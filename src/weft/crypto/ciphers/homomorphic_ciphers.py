@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import numba
 import numpy as np
+from msgspec.structs import replace
 
 from weft.array_types import Flags, Floats, Ints
 from weft.compiled_code import OUTER
@@ -151,11 +152,11 @@ class BfvCipher(Cipher):
         chosen = np.ones(count, bool) if cohorts is None else cohorts
         if len(chosen) < count:
             raise ProtocolError("a request does not say for which cohorts to post dual variables")
-        return self._seal(sent._replace(values=sent.values - old()), chosen[:count])
+        return self._seal(replace(sent, values=sent.values - old()), chosen[:count])
 
     def _seal(self, sent: Outgoing, speaks: Flags | None, *, masked: bool = False) -> bytes:
         """All shared slots, zero where nothing is named; pads in the cohorts spoken for."""
-        kind, slots, values, pads, *_ = sent
+        kind, slots, values, pads = sent.kind, sent.slots, sent.values, sent.pads
         streams = self._axis(kind)
         whole = values
         if slots is not None:
@@ -216,9 +217,10 @@ class BfvCipher(Cipher):
     # ── receiving ─────────────────────────────────────────────────────────────────────────
 
     def _reveal(self, total: Incoming) -> Floats:
-        kind, slots, _, width, _, since, unit, _, last, until, _ = total
+        kind, slots, width = total.kind, total.slots, total.width
+        since, until, unit, last = total.since, total.until, total.unit, total.newest
         streams = self._axis(kind)
-        block = self._read(total._replace(n_slots=len(streams.cohort_of)))
+        block = self._read(replace(total, n_slots=len(streams.cohort_of)))
         where = self.where(kind)
         chunking = self._chunking(kind, width)
         links, checks, body = _read_prefix(block.body, len(chunking.chunks), where)

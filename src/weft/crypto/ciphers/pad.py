@@ -47,7 +47,7 @@ class Pad(Cipher):
         self._streams = {"z": rows, "alpha": rows, "delta": rows, "v": columns}
 
     def _contribute(self, sent: Outgoing) -> bytes:
-        kind, slots, values, _, tails, *_ = sent
+        kind, slots, values, tails = sent.kind, sent.slots, sent.values, sent.tails
         streams = self._streams[kind]
         joined = self._join(sent, streams.cohorts, streams.encrypt, None)
         minus, rings = joined.minus, joined.rings[0]
@@ -65,7 +65,7 @@ class Pad(Cipher):
 
     def _propose(self, sent: Outgoing) -> bytes:
         """A block under a new pad alone."""
-        kind, slots, values = sent[:3]
+        kind, slots, values = sent.kind, sent.slots, sent.values
         hidden = self._streams[kind].hide(KIND_CODES[kind], slots, values, self.pad_id)
         return self._pack(kind, values.shape, self._close(hidden.words), hidden.tags.data)
 
@@ -125,7 +125,7 @@ class Pad(Cipher):
 
     def _untie(self, hidden: Hidden, sent: Outgoing, minus: PadIds) -> None:
         """Take off the pads where a mark stands for several pad ids."""
-        kind, slots, _, pads, tails, *_ = sent
+        kind, slots, pads, tails = sent.kind, sent.slots, sent.pads, sent.tails
         streams = self._streams[kind]
         table = self.knots(None if pads is None else pads.chain_sets, kind)
         for position in range(len(hidden.words)):

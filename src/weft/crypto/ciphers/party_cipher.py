@@ -375,7 +375,7 @@ class Cipher(ABC):
 
     def _words(self, total: Incoming) -> WordBlock:
         """Pad ids, words and tags of a block of words."""
-        kind, _, count, width, packed, *_ = total
+        kind, count, width, packed = total.kind, total.n_slots, total.width, total.packed
         found = quick_words(packed, self.name, kind, self.key, self._base, count, width)
         if found is not None:
             return found
@@ -383,7 +383,7 @@ class Cipher(ABC):
 
     def _read(self, total: Incoming) -> Block:
         """A block that is what was asked for, now."""
-        kind, _, count, width, packed, *_ = total
+        kind, count, width, packed = total.kind, total.n_slots, total.width, total.packed
         block = read_block(packed, lambda: self.where(kind))
         if block[:6] != (self.name, kind, width, self.key, count, self._base):
             self._refuse(block, kind, count, width)
@@ -423,7 +423,7 @@ class Plain(Cipher):
         return self._contribute(sent)
 
     def _reveal(self, total: Incoming) -> Floats:
-        kind, _, count, width, packed, _, unit, *_ = total
+        kind, count, width, packed = total.kind, total.n_slots, total.width, total.packed
         head = head_of("plain", kind, self.key, self._base, count, width)
         if (
             type(packed) is bytes
@@ -436,7 +436,7 @@ class Plain(Cipher):
             values = words.view(np.int64)
         # In two steps: a product of two types goes through a buffer.
         opened: Floats = values.astype(np.float64)
-        opened *= unit
+        opened *= total.unit
         return opened
 
 
