@@ -156,27 +156,27 @@ def party_window(
     count: int,
     n_shared: int,
     others: Any,
+    drawn: Any,
+    out: Any,
 ) -> Any:
     """What a party draws, and the shared rows that anybody draws within ``ahead`` iterations.
 
     ``others`` has a row (party, its samples, how many it draws, cohort's offset there, cohort's
-    size, local start here) per cohort shared with another label holder, sorted by party. Returns
-    the rows drawn here, how many of them are shared, and the window, which begins with those.
+    size, local start here) per cohort shared with another label holder, sorted by party. Into
+    ``drawn`` come the rows drawn here, into ``out`` the window, which begins with those of them
+    that are shared. Returns how many these are, and how long the window is: arrays that it made
+    would take Python longer to take over than to make.
     """
     rows, shared = party_rows(seed, iteration, party, labelled, count, n_shared)
-    most = count
-    for j in range(others.shape[0]):
-        if j == 0 or others[j, 0] != others[j - 1, 0]:
-            most += others[j, 2]
-    seen = _empty_set(most * ahead)
-    out = np.empty(most * ahead, np.int32)
+    drawn[:] = rows
+    seen = _empty_set(out.shape[0])
     at = _append(rows[:shared], n_shared, seen, out, numba.int64(0))
     for t in range(iteration, iteration + ahead):
         if t > iteration:
             later, _ = party_rows(seed, t, party, labelled, count, n_shared)
             at = _append(later, n_shared, seen, out, at)
         at = _append(_others_rows(seed, t, others), n_shared, seen, out, at)
-    return rows, shared, out[:at]
+    return shared, at
 
 
 @numba.njit(**INNER)

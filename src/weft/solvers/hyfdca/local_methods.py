@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -121,7 +121,7 @@ class Safe(LocalMethod):
 # ── which samples ─────────────────────────────────────────────────────────────────────────
 
 
-class Turn(NamedTuple):
+class Turn(msgspec.Struct, frozen=True):
     """The local rows of one iteration.
 
     Attributes
@@ -261,11 +261,15 @@ class PartyDrawing(Drawing):
             party_view.other_start,
         )
         self._others = np.stack(columns, axis=1)
+        _, first = np.unique(party_view.other_party, return_index=True)
+        #: Shared rows that are drawn in one iteration, at most.
+        self._most = self._h + int(drawn[:-1][first].sum())
         self.counts = np.minimum(party_view.sizes, self._h)
         self.whole = bool((everyone == drawn).all())
 
     def _rows(self, iteration: int, ahead: int) -> tuple[Slots, Slots, Slots]:
-        rows, shared, window = party_window(
+        rows, window = np.empty(self._h, np.int32), np.empty(self._most * ahead, np.int32)
+        shared, end = party_window(
             self._seed,
             iteration,
             ahead,
@@ -274,8 +278,10 @@ class PartyDrawing(Drawing):
             self._h,
             self._view.n_shared_rows,
             self._others,
+            rows,
+            window,
         )
-        return rows[:shared], rows[shared:], window
+        return rows[:shared], rows[shared:], window[:end]
 
 
 _NONE = np.zeros(0, np.int32)
