@@ -55,7 +55,7 @@ from weft.federation.local_federation import Trained
 from weft.federation.model import Model, load_model
 from weft.network.coordinator_run import coordinate_run
 from weft.network.credentials import Credential
-from weft.network.engine.process_memory import COLLECTED_EVERY
+from weft.network.engine.no_memory_growth import COLLECTED_EVERY
 from weft.network.join_settings import JoinSettings
 from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.kits.open_kit import Kit

@@ -24,7 +24,7 @@ LAYERS = (
         "small_arrays",
         "compiled_code",
         "lazy_names",
-        "prepared_types",
+        "types_ready_to_decode",
         "plugins",
         "storage",
         "protocol",
@@ -162,7 +162,7 @@ SECRET = {
         *("pair_secrets", "seed_letters", "ciphers.known_ciphers"),
         *(
             "ciphers.pad",
-            "ciphers.homomorphic_ciphers",
+            "ciphers.paillier_and_bfv_ciphers",
             "ciphers.bfv_scheme",
             "ciphers.paillier_scheme",
         ),
@@ -174,7 +174,7 @@ SECRET = {
 #: What works without PyTorch: all that is no network, and the coordinator of neural runs.
 TORCH_FREE = (
     *("weft", "weft.cli", "weft.federation.local_federation", "weft.network.coordinator_run"),
-    *("weft_neural.coordinator", "weft_neural.server", "weft_neural.weighted_means"),
+    *("weft_neural.coordinator", "weft_neural.server_model_assembly", "weft_neural.weighted_means"),
     *("weft_neural.history", "weft_neural.trained_model", "weft_neural.neuron_matching"),
     *("weft_neural.settings", "weft_papers.hyfem.scenes"),
 )

@@ -102,7 +102,7 @@ def compare(
     and columns. The folder gets comparison.csv, histories.csv, comparison.png, summary.json and
     report.html, in which curves can be switched on and off and drawn against any cost.
     """
-    from weft.config.compare_overrides import read_assignments
+    from weft.config.overrides_per_algorithm import read_assignments
     from weft.config.read_config import read_config
     from weft.protocol.metering import LATENCIES
     from weft.storage.atomic_folder import building, refuse_existing

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from weft.config.compare_overrides import Told, divided
+from weft.config.overrides_per_algorithm import Told, divided
 from weft.errors import ConfigError
 from weft.matching.holding_map import HoldingMap
 from weft.solvers.algorithm_choice import ALGORITHMS, check_cut, resolve, settled

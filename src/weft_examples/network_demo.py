@@ -27,15 +27,15 @@ from weft.guards.terms import Terms
 from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.kits.open_kit import Kit
 from weft.network.linear_job import LinearJob
-from weft.network.presence_replay import Missed, Moment, Presence, ReplayedPresence
+from weft.network.repeat_absences import Missed, Moment, Presence, ReplayedPresence
 from weft.network.submitted_task import LinearTask
 from weft.privacy.agreement import Consent, read_roster
 from weft_examples import network_demo_sealed as sealed
-from weft_examples.followed_run import LONG, followed
+from weft_examples.followed_cluster_run import LONG, followed
 from weft_examples.local_federation_processes import SUBMITTER, FederationProcesses
 from weft_examples.network_demo_data import Example, breast_example
 from weft_examples.network_demo_results import Figures, figures_of, same
-from weft_examples.process_sockets import look
+from weft_examples.observed_connections import look
 
 #: Who is killed, and at which iteration; how many iterations the others do without it.
 VICTIM, KILLED_AT, WITHOUT = "clinic", 3, 10

@@ -18,7 +18,7 @@ from weft.federation.model import load_model
 from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.submitted_task import LinearTask
 from weft.privacy.agreement import Consent, read_roster
-from weft_examples.followed_run import LONG, followed
+from weft_examples.followed_cluster_run import LONG, followed
 from weft_examples.local_federation_processes import FederationProcesses
 from weft_examples.network_demo_data import Example
 from weft_examples.network_demo_results import SealedFigures, same

@@ -18,7 +18,7 @@ from weft.federation.coordinator import coordinate
 from weft.federation.party import Party
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.release.coordinator import Outcome
-from weft.federation.release.open_release import Released, open_release
+from weft.federation.release.reader_opens_release import Released, open_release
 from weft.network.randomness_store import RandomnessStore
 from weft.privacy.agreement.consent import Consent
 from weft.protocol import LocalChannel

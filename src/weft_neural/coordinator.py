@@ -20,11 +20,11 @@ from weft.errors import ConfigError, DataError, PartyAway, ProtocolError
 from weft.federation.announcements.coordinator import announce
 from weft.guards.terms import Terms
 from weft.matching.tagged_class_list import AgreedClasses
-from weft.prepared_types import prepared
 from weft.protocol import Channel, Failure
 from weft.protocol.shared_fields import Participants
 from weft.solvers.participation import participation_of
 from weft.sums.scalar_sums import add_scalars
+from weft.types_ready_to_decode import prepared
 from weft_neural.block_info import MOST_COLUMNS, MOST_FEATURES, Held
 from weft_neural.history import NeuralOutcome, Round, mean_and_spread
 from weft_neural.messages import (
@@ -41,7 +41,7 @@ from weft_neural.messages import (
     TrainRequest,
 )
 from weft_neural.scaling import agree_on_columns, scales_of
-from weft_neural.server import Assembly, Server, sent_by
+from weft_neural.server_model_assembly import Assembly, Server, sent_by
 from weft_neural.settings import NeuralSettings
 from weft_neural.weighted_means import Vector, vector_of
 

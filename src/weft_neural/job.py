@@ -10,12 +10,12 @@ from weft.network.run_results import HISTORY, PRESENCE, SUMMARY
 from weft.protocol import Channel
 from weft_neural.messages import BUILD, PLAN, SCALE
 from weft_neural.settings import RUNS
-from weft_neural.task import NeuralTask
+from weft_neural.submitted_neural_task import NeuralTask
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from weft.crypto.randomness_log import Memory
+    from weft.crypto.randomness_to_replay import Memory
     from weft.network.site_tables_keys_policy import SiteMember
     from weft.privacy.agreement import Consent
     from weft_neural.config import NeuralConfig
@@ -106,7 +106,7 @@ class NeuralJob(JobKind[NeuralTask, "NeuralConfig"]):
 
         require_torch()
         # PyTorch takes seconds to load, so only neural runs load it.
-        from weft.crypto.randomness_log import RandomnessLog
+        from weft.crypto.randomness_to_replay import RandomnessLog
         from weft.data.columns.column_agreement import insist_on_plain
         from weft.federation.resume_fingerprint import insist_on_origin
         from weft_neural.numeric_fingerprint import network_digits

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.data.data_set_folder import DataFolder, load_with, options_of
+from weft.data.named_data_set_files import DataFolder, load_with, options_of
 from weft.plugins import Registry
 from weft_neural.party_samples import Holdings
 from weft_neural.sample_sources import BlockSource

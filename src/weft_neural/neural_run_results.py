@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from weft.network.presence_replay import Presence
+from weft.network.repeat_absences import Presence
 from weft.network.run_results import HISTORY, PRESENCE, SUMMARY, ReturnedRun, undamaged
 from weft.network.submitter_visible_figures import Each, exact, own, rough, roughened, told_of
 from weft.report.json_values import finite
 from weft_neural.history import NeuralOutcome
 from weft_neural.job import MODEL
 from weft_neural.results_folder import round_frame, summarise_neural
-from weft_neural.task import NeuralTask
+from weft_neural.submitted_neural_task import NeuralTask
 from weft_neural.trained_model import NeuralModel
 
 #: What a submitter gets of a summary; sizes of networks are no secret, so that bytes are exact.

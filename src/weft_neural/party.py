@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from weft.crypto.party_key_agreement import Keys, Place
 from weft.crypto.party_run_keys import Keyring
-from weft.crypto.randomness_log import Memory, RandomnessLog
+from weft.crypto.randomness_to_replay import Memory, RandomnessLog
 from weft.errors import DataError, ProtocolError
 from weft.federation.announcements.party import AnnouncingParty
 from weft.matching.tokens import encode_labels

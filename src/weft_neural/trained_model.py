@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import ConfigError, DataError
-from weft.prepared_types import prepared
 from weft.storage.atomic_files import replacing
+from weft.types_ready_to_decode import prepared
 from weft_neural.parameter_packing import join_layers
 from weft_neural.scaling import as_input
 from weft_neural.settings import Block

@@ -17,7 +17,7 @@ from weft.crypto.ciphers.bfv_scheme import BfvSecret
 from weft.crypto.ciphers.block_format import read_block
 from weft.crypto.ciphers.chunk_layout import CHECKS, MODULUS
 from weft.crypto.ciphers.cipher_arguments_and_results import Outgoing
-from weft.crypto.ciphers.homomorphic_ciphers import BfvCipher
+from weft.crypto.ciphers.paillier_and_bfv_ciphers import BfvCipher
 from weft.crypto.ciphers.seal_library import SLOTS
 from weft.crypto.pads.pad_streams import Streams
 from weft.crypto.secret_bytes import Secret

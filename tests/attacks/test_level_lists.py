@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from weft.data.columns.column_rules import ColumnRule
-from weft.data.columns.untransformed_cells import CategoryCells, DeclaredColumns
+from weft.data.columns.declared_column_cells import CategoryCells, DeclaredColumns
 from weft.data.tile import Tile
 from weft.errors import ProtocolError
 from weft.federation.declared_columns.messages import (

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from covering import examples
 from weft.crypto.coordinator_adder import Adder
-from weft.crypto.pads.public_record_of_pads import CohortChain, Holders, SlotChain
+from weft.crypto.pads.pad_ids_in_totals import CohortChain, Holders, SlotChain
 from weft.data import SPLITS, Table, Tile
 from weft.federation.local_federation import Federation
 from weft.protocol.shared_fields import PadLinks, SumRequest

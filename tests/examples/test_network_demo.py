@@ -15,7 +15,7 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.solvers.settings import Settings
 from weft_examples.network_demo_data import breast_example, cut
 from weft_examples.network_demo_results import figures_of, same
-from weft_examples.process_sockets import is_loopback, look
+from weft_examples.observed_connections import is_loopback, look
 from weft_papers.data.originals import fate_breast_tiles
 
 SEEN = {

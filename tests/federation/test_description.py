@@ -13,7 +13,7 @@ from weft.crypto.keys import ephemeral_keys
 from weft.data import Tile
 from weft.errors import WeftError
 from weft.federation import study_description_party
-from weft.federation.local_description import describe_tiles
+from weft.federation.local_study_description import describe_tiles
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
 from weft.federation.sealed_correlations import correlate_tiles
 from weft.federation.study_description_coordinator import describe_study, described_as

@@ -20,8 +20,8 @@ from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN, Terms
 from weft.inference.coefficient_summary import Summary
+from weft.inference.coefficient_table_text import ratio_figures
 from weft.inference.model_tests import SignificanceTest
-from weft.inference.table_text import ratio_figures
 from weft.report.page.coefficients import _line, _Scale
 from weft.solvers.settings import Settings
 

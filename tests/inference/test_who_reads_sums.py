@@ -17,7 +17,7 @@ from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.federation.local_federation import Federation
 from weft.federation.messages import StatisticsShare
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.federation.release import open_release, standard_errors_party
+from weft.federation.release import reader_opens_release, standard_errors_party
 from weft.federation.release.masked_standard_error_sums import masked_words, opened
 from weft.guards.terms import OPEN, Terms
 from weft.inference.party_sums_for_standard_errors import matrices_in
@@ -37,14 +37,14 @@ def sites(rows: int = 1000) -> dict[str, Any]:
 def letters() -> list[StatisticsShare]:
     """What a reader found in the letters of one run, before it added anything up."""
     found: list[StatisticsShare] = []
-    joined = open_release.joined
+    joined = reader_opens_release.joined
 
     def spy(slices: Any, *told: Any, **more: Any) -> Any:
         found.extend(slice_.statistics for slice_ in slices)
         return joined(slices, *told, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(open_release, "joined", spy)
+        patch.setattr(reader_opens_release, "joined", spy)
         fitted(sites(), "poisson", terms=ALLOWED)
     return found
 

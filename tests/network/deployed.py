@@ -26,7 +26,7 @@ from weft.network.exchange_outcome import ExchangeOutcome, read_record
 from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.kits.federation_plan import FederationPlan, Recipient
 from weft.network.kits.provisioning import provision
-from weft.network.presence_replay import Presence, ReplayedPresence
+from weft.network.repeat_absences import Presence, ReplayedPresence
 from weft.privacy.agreement import Consent, Limits, read_roster
 from weft.protocol import unpack
 from weft.storage.framed_records import CutOff, Damage, read_frames

@@ -10,13 +10,13 @@ from neural_sites import numbers
 from rehearsed_deaths import PARTIES, PATIENCE, SETUP, WORK, Study
 
 from weft.guards.terms import OPEN
-from weft.network.presence_replay import Presence, ReplayedPresence
+from weft.network.repeat_absences import Presence, ReplayedPresence
 from weft.network.run_results import PRESENCE
 from weft.privacy.agreement import Limits
 from weft_neural.local_federation import NeuralFederation
 from weft_neural.sample_sources import TableSource
 from weft_neural.settings import Block, NeuralSettings
-from weft_neural.task import NeuralTask
+from weft_neural.submitted_neural_task import NeuralTask
 from weft_neural.trained_model import NeuralModel
 
 torch.set_num_threads(1)

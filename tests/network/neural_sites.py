@@ -20,7 +20,7 @@ from weft.privacy.ledger.run_booking import Ledger
 from weft_neural.local_federation import NeuralFederation
 from weft_neural.sample_sources import TableSource
 from weft_neural.settings import Block, NeuralSettings
-from weft_neural.task import NeuralTask
+from weft_neural.submitted_neural_task import NeuralTask
 
 # Networks of tests are too small for more.
 torch.set_num_threads(1)

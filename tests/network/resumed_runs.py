@@ -7,7 +7,7 @@ from collections import Counter
 from toys import Crashed, UnreliableTransport
 
 from weft.federation.coordinator import coordinate
-from weft.federation.release.open_release import open_release
+from weft.federation.release.reader_opens_release import open_release
 from weft.network.network_channel import NetworkChannel
 from weft.storage.journal import Journal
 

@@ -20,7 +20,7 @@ from weft.errors import PartyAway
 from weft.federation import coordinator as coordination
 from weft.federation.party import Party
 from weft.guards import OPEN
-from weft.network import coordinator_snapshots, liveness, site_run, site_snapshots
+from weft.network import absent_parties, coordinator_snapshots, site_run, site_snapshots
 from weft.network.network_channel import NetworkChannel
 from weft.network.wire_format import Work, Worked, decode_envelope, decode_reply
 from weft.storage import journal as journal_module
@@ -67,7 +67,7 @@ def often(envelopes=3):
         # Nor by the time that work took, which is another on every machine.
         patch.multiple(site_snapshots, _ENVELOPES=envelopes, _SECONDS=1e12, **always),
         patch.multiple(coordinator_snapshots, _EXCHANGES=envelopes, **always),
-        patch.multiple(liveness, **soon),
+        patch.multiple(absent_parties, **soon),
         # Folders are copied here, which a site would find out.
         patch.object(site_run, "is_original", lambda folder: True),
     ):

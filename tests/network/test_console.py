@@ -27,10 +27,10 @@ from weft.network.engine.admin_session import NoCoordinator, RunInfo
 from weft.network.kits.engine_settings import engine_folder
 from weft.network.kits.open_kit import Kit
 from weft.network.process_pulse import Pulse, SeenSite, write_pulse
-from weft.network.run_index import RunIndex
 from weft.network.run_progress import Report
 from weft.network.run_progress_file import GapPoint, RunFigures, write_figures
 from weft.network.serve_settings import ServeSettings, write_serve_settings
+from weft.network.site_run_index import RunIndex
 
 WAIT = Wait(phase="match.tokens", parties=["south"], seconds=12, limit=60, why="is not connected")
 CURVE = [GapPoint(1, 1, 0.5), GapPoint(9, 4, 0.01)]

@@ -40,7 +40,7 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.study_description_coordinator import described_as
 from weft.guards.terms import OPEN
 from weft.network.prediction_job import read_scores, sign_prediction
-from weft.network.presence_replay import Presence, ReplayedPresence
+from weft.network.repeat_absences import Presence, ReplayedPresence
 from weft.network.run_results import PRESENCE
 from weft.network.submitted_task import CheckTask, DescribeTask, PredictTask
 from weft.privacy.agreement import Consent, Limits

@@ -18,7 +18,7 @@ from weft.federation.messages import RELEASE, START
 from weft.federation.party import Party
 from weft.federation.preprocessing_settings import SampleColumns
 from weft.guards import Terms
-from weft.network import liveness
+from weft.network import absent_parties
 from weft.network import network_channel as channel
 from weft.solvers.settings import Settings
 from weft.solvers.subspace import messages
@@ -54,7 +54,7 @@ PHASES = {
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch):
     for name in ("_FIRST", "_LONGEST", "_BUSY"):
-        monkeypatch.setattr(liveness, name, 0.01)
+        monkeypatch.setattr(absent_parties, name, 0.01)
     monkeypatch.setattr(channel, "_PAUSE", 0.01)
     monkeypatch.setattr("weft.federation.release.coordinator._PAUSE", 0.01)
 

@@ -27,8 +27,8 @@ from weft.network.model_saving_party import ModelSavingParty
 from weft.network.network_channel import Timeouts
 from weft.network.run_progress import Progress, Report
 from weft.network.run_results import RESULTS
+from weft.network.run_status_line import report_text
 from weft.network.site_tables_keys_policy import SiteMember
-from weft.network.status_text import report_text
 from weft.network.submitted_task import Task
 from weft.network.task_from_config import task_of
 from weft.network.write_submitter_results import write_out

@@ -16,7 +16,7 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.matching.oprf_relay import _how_far
 from weft.network.coordinator_run import coordinate_run
 from weft.network.run_progress import Progress
-from weft.network.status_text import wait_text
+from weft.network.run_status_line import wait_text
 from weft.network.submitted_task import LinearTask
 from weft.network.wire_format import Work, decode_envelope
 from weft.solvers.settings import Settings

@@ -18,7 +18,7 @@ from toys import MemoryTransport
 from weft.crypto.keys import ephemeral_keys
 from weft.data import SPLITS, load
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.network import coordinator_run, liveness
+from weft.network import absent_parties, coordinator_run
 from weft.network.coordinator_metrics import coordinator_metrics
 from weft.network.coordinator_run import coordinate_run
 from weft.network.exposure_metrics import ExposureMetrics
@@ -26,7 +26,6 @@ from weft.network.kits.open_kit import Kit
 from weft.network.metrics_text import Metric, single, write_metrics
 from weft.network.process_metrics_file import MetricsFile, machine_metrics
 from weft.network.process_pulse import SeenSite
-from weft.network.run_index import IndexedRun
 from weft.network.run_progress import Progress, Report
 from weft.network.run_progress_file import (
     GapCurve,
@@ -39,6 +38,7 @@ from weft.network.run_progress_file import (
     write_figures,
 )
 from weft.network.site_metrics import Traffic, run_metrics
+from weft.network.site_run_index import IndexedRun
 from weft.network.submitted_task import LinearTask
 from weft.privacy.ledger.ledger_file import read_books
 from weft.solvers.settings import Settings
@@ -96,7 +96,7 @@ def trained(tmp_path_factory):
         for sync in ("fdatasync", "fsync"):
             patch.setattr(os, sync, lambda file: None)
         patch.setattr(coordinator_run, "_WAIT", 0.002)
-        patch.setattr(liveness, "_FIRST", 0.002)
+        patch.setattr(absent_parties, "_FIRST", 0.002)
         coordinate_run(lambda parties: post, folder / "coordinator", task, progress)
         progress.end("over")
     return folder, table, progress

@@ -9,10 +9,10 @@ import pytest
 from toys import MemoryTransport, Place, Toy, ToyRequest, toy
 
 from weft.errors import ProtocolError
-from weft.network import liveness
+from weft.network import absent_parties
 from weft.network import network_channel as channel_module
 from weft.network.network_channel import NetworkChannel, Timeouts
-from weft.network.presence_replay import Presence, ReplayedPresence
+from weft.network.repeat_absences import Presence, ReplayedPresence
 from weft.network.transport_interface import Stopped
 from weft.network.wire_format import Hello, Ping, Welcome, Work, Worked, encode
 from weft.protocol import Failure, LocalChannel, Request, pack
@@ -114,7 +114,7 @@ def test_an_unknown_party_is_told(world):
 
 
 def test_who_is_away_is_asked_once_and_found_again_beside_the_run(world, monkeypatch):
-    monkeypatch.setattr(liveness, "_FIRST", 0.01)
+    monkeypatch.setattr(absent_parties, "_FIRST", 0.01)
     channel = world.start()
     world.transport.fates = {"south": "lost"}
     late = Failure("late", "no reply in time")
@@ -133,7 +133,7 @@ def test_who_is_away_is_asked_once_and_found_again_beside_the_run(world, monkeyp
 
 def test_a_party_that_is_being_brought_back_is_not_asked_before_it_is_ready(world, monkeypatch):
     for name in ("_FIRST", "_BUSY"):
-        monkeypatch.setattr(liveness, name, 0.005)
+        monkeypatch.setattr(absent_parties, name, 0.005)
     channel = world.start()
     place, go_on = world.transport.places["south"], threading.Event()
 
@@ -156,8 +156,8 @@ def test_a_party_that_is_being_brought_back_is_not_asked_before_it_is_ready(worl
 
 
 def test_pings_come_less_and_less_often(world, monkeypatch):
-    monkeypatch.setattr(liveness, "_FIRST", 0.02)
-    monkeypatch.setattr(liveness, "_LONGEST", 0.08)
+    monkeypatch.setattr(absent_parties, "_FIRST", 0.02)
+    monkeypatch.setattr(absent_parties, "_LONGEST", 0.08)
     channel = world.start()
     world.transport.fates = {"south": "lost"}
     channel.ask(toy("a"), to_all())
@@ -168,7 +168,7 @@ def test_pings_come_less_and_less_often(world, monkeypatch):
 
 
 def test_a_late_reply_is_told_from_an_absent_party(world, monkeypatch):
-    monkeypatch.setattr(liveness, "_FIRST", 0.005)
+    monkeypatch.setattr(absent_parties, "_FIRST", 0.005)
     channel = world.start()
     for fate in ("unheard", "lost", "killed after"):
         world.transport.fates = {"south": [fate]}

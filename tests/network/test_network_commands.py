@@ -32,12 +32,12 @@ from weft.network.join_settings import JoinSettings, exclusive_use, read_setting
 from weft.network.kits.open_kit import Kit
 from weft.network.model_saving_party import ModelSavingParty
 from weft.network.open_site import open_site
-from weft.network.run_index import RunIndex
 from weft.network.run_progress import Report
 from weft.network.run_queue import QueueLimits, Submission
+from weft.network.run_status_line import report_text
 from weft.network.serve_settings import read_serve_settings, write_serve_settings
+from weft.network.site_run_index import RunIndex
 from weft.network.site_tables_keys_policy import load_member
-from weft.network.status_text import report_text
 from weft.network.submitted_task import LinearTask
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.base import Record

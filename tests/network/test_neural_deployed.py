@@ -27,13 +27,13 @@ from process_apart import apart, forget
 from weft.crypto.keys import ephemeral_keys
 from weft.errors import ConfigError, ProtocolError
 from weft.guards import OPEN, Terms
-from weft.network import liveness
+from weft.network import absent_parties
 from weft.network.coordinator_run import coordinate_run
 from weft.network.installed_job_kinds import read_task
-from weft.network.presence_replay import Presence, ReplayedPresence
+from weft.network.repeat_absences import Presence, ReplayedPresence
 from weft.network.run_progress import Progress
 from weft.network.run_results import RESULTS
-from weft.network.status_text import report_text
+from weft.network.run_status_line import report_text
 from weft.network.task_from_config import task_of
 from weft.network.wire_format import Work
 from weft.network.write_submitter_results import write_out
@@ -48,7 +48,7 @@ RUN = "three-clinics-1"
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch):
     for name in ("_FIRST", "_LONGEST", "_BUSY"):
-        monkeypatch.setattr(liveness, name, 0.002)
+        monkeypatch.setattr(absent_parties, name, 0.002)
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from toys import Crashed, UnreliableTransport
 
 from covering import before_release
 from weft.errors import ProtocolError
-from weft.network import liveness
+from weft.network import absent_parties
 from weft.network import network_channel as channel
 from weft.network.network_channel import NetworkChannel
-from weft.network.presence_replay import ReplayedPresence
+from weft.network.repeat_absences import ReplayedPresence
 from weft.storage.journal import Journal
 from weft_neural import coordinator as coordination
 from weft_neural.coordinator import coordinate_neural
@@ -41,7 +41,7 @@ SURE = {
 def _soon(monkeypatch):
     """Look for parties that are away every other millisecond."""
     for name in ("_FIRST", "_LONGEST", "_BUSY"):
-        monkeypatch.setattr(liveness, name, 0.002)
+        monkeypatch.setattr(absent_parties, name, 0.002)
     monkeypatch.setattr(channel, "_PAUSE", 0.002)
     monkeypatch.setattr(coordination, "_PAUSE", 0.002)
 

@@ -14,7 +14,7 @@ import msgspec
 import psutil
 import pytest
 
-from weft.network.engine import site_worker
+from weft.network.engine import site_process_main
 from weft.network.engine.fork_server import ForkServer
 from weft.network.engine.on_demand_site_process import SiteProcess
 from weft.network.engine.site_process_frames import (
@@ -27,7 +27,7 @@ from weft.network.engine.site_process_frames import (
     send_frame,
 )
 from weft.network.metrics_text import single
-from weft.network.run_index import RunIndex
+from weft.network.site_run_index import RunIndex
 from weft.network.wire_format import Failed, Ping, Pong, decode_reply, encode
 
 SPENT = single("weft_exposure_epsilon", "ε of released models with noise.", 0.5)
@@ -47,7 +47,7 @@ def answer(letter):
 def work(connection):
     send_frame(connection, Frame(FIRST, msgspec.json.encode(Opening(["a note"]))))
     exposure = SimpleNamespace(metrics=lambda: [SPENT])
-    site_worker._answer_all(connection, SimpleNamespace(answer=answer), exposure)
+    site_process_main._answer_all(connection, SimpleNamespace(answer=answer), exposure)
 
 
 @contextmanager
@@ -146,8 +146,8 @@ def test_pings_are_answered_where_more_letters_come_than_a_site_works_on(tmp_pat
         return letter
 
     def work(connection):
-        site_worker._say(connection, Opening())
-        site_worker._answer_all(connection, SimpleNamespace(answer=hold), None)
+        site_process_main._say(connection, Opening())
+        site_process_main._answer_all(connection, SimpleNamespace(answer=hold), None)
 
     with opened(tmp_path, work) as site, ThreadPoolExecutor() as threads:
         assert site.start().result().wrong == ""
@@ -166,14 +166,14 @@ def test_pings_are_answered_where_more_letters_come_than_a_site_works_on(tmp_pat
 
 
 def test_no_letter_that_is_taken_waits_for_a_thread():
-    assert site_worker._THREADS > MOST_LETTERS + MOST_PINGS
+    assert site_process_main._THREADS > MOST_LETTERS + MOST_PINGS
 
 
 @pytest.mark.parametrize("kind", ["refused", "failed"])
 def test_a_site_that_cannot_be_opened_says_why_to_its_owner_only(tmp_path, caplog, kind):
     def refuse(connection):
         wrong = Opening(wrong="row 7 of table.csv is empty", kind=kind, told="has other data")
-        site_worker._say(connection, wrong)
+        site_process_main._say(connection, wrong)
 
     with opened(tmp_path, refuse) as site:
         for _ in range(2):
@@ -262,7 +262,7 @@ def test_a_process_that_breaks_the_rules_is_ended_and_its_letter_asked_again(
             work(connection)
             return
         told.touch()
-        site_worker._say(connection, Opening())
+        site_process_main._say(connection, Opening())
         frame = receive_frame(connection)
         connection.sendall(BROKEN[what](frame.number))
         connection.shutdown(socket.SHUT_WR)

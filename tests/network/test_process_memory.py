@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from kitted import kit_of
 
 from weft.crypto.keys import new_keys
-from weft.network.engine import process_memory, serve_and_join
+from weft.network.engine import no_memory_growth, serve_and_join
 
 #: Libraries and rooms that only a run, or a site with its tables, needs.
 _OF_RUNS = ("numba", "llvmlite", "pandas", "pyarrow", "scipy", "sklearn", "tenseal", "torch",
@@ -121,7 +121,7 @@ GONE = threading.Event()
 
 
 def test_garbage_is_collected_however_few_objects_there_are(monkeypatch):
-    monkeypatch.setattr(process_memory, "COLLECTED_EVERY", 0.01)
+    monkeypatch.setattr(no_memory_growth, "COLLECTED_EVERY", 0.01)
     looks = []
 
     def wait(seconds):
@@ -130,15 +130,15 @@ def test_garbage_is_collected_however_few_objects_there_are(monkeypatch):
             raise SystemExit
 
     # Of that module alone: threads that other tests leave behind sleep too.
-    monkeypatch.setattr(process_memory, "time", SimpleNamespace(sleep=wait))
+    monkeypatch.setattr(no_memory_growth, "time", SimpleNamespace(sleep=wait))
     Circle()
     with suppress(SystemExit):
-        process_memory._collect()
+        no_memory_growth._collect()
     assert GONE.is_set()
     assert looks == [0.01, 0.01]
 
 
 def test_other_c_libraries_than_glibc_are_no_obstacle(monkeypatch):
-    monkeypatch.setattr(process_memory.ctypes, "CDLL", lambda _: object())
-    process_memory.share_pools()
-    process_memory.return_large_blocks()
+    monkeypatch.setattr(no_memory_growth.ctypes, "CDLL", lambda _: object())
+    no_memory_growth.share_pools()
+    no_memory_growth.return_large_blocks()

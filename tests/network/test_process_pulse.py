@@ -23,8 +23,8 @@ from weft.network.engine.process_status_thread import ProcessHeart
 from weft.network.engine.run_scheduler import RunScheduler
 from weft.network.kits.open_kit import Kit
 from weft.network.process_pulse import Pulse, SeenSite, living_pulse, read_pulse, write_pulse
-from weft.network.run_index import IndexedRun
 from weft.network.site_metrics import Traffic
+from weft.network.site_run_index import IndexedRun
 from weft.network.systemd_notify import ServiceManager
 from weft.network.versions import VERSION_PROPERTY, told_version
 

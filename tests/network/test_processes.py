@@ -46,10 +46,10 @@ from weft.cli import main
 from weft.federation.local_joint_prediction import predict_scores
 from weft.federation.model import load_model
 from weft.network.kits.engine_settings import COORDINATOR
-from weft.network.presence_replay import Presence
+from weft.network.repeat_absences import Presence
 from weft.protocol import unpack
 from weft_examples.local_federation_processes import SUBMITTER
-from weft_examples.process_sockets import look
+from weft_examples.observed_connections import look
 from weft_neural.trained_model import NeuralModel
 
 #: In the middle of training: before it come about forty exchanges, after it more than a hundred.

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import pytest
 from replayed import Troupe, cut_for, federation_for, replay, settings_for
 
-from weft.crypto.randomness_log import Forgotten, RandomnessLog
+from weft.crypto.randomness_to_replay import Forgotten, RandomnessLog
 from weft.network.randomness_store import RandomnessStore
 from weft.storage.atomic_files import StorageError
 from weft.storage.journal import Journal

@@ -15,7 +15,7 @@ from weft.crypto.keys import ephemeral_keys
 from weft.data import SPLITS, load
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN
-from weft.network import coordinator_run, liveness, network_channel
+from weft.network import absent_parties, coordinator_run, network_channel
 from weft.network.coordinator_run import coordinate_run
 from weft.network.run_progress import Progress
 from weft.network.run_results import FILES, RESULTS
@@ -53,7 +53,7 @@ def roster(keys, tmp_path_factory):
 def _soon(monkeypatch):
     """Look for parties that are away every other millisecond."""
     for name in ("_FIRST", "_LONGEST", "_BUSY"):
-        monkeypatch.setattr(liveness, name, 0.002)
+        monkeypatch.setattr(absent_parties, name, 0.002)
     monkeypatch.setattr(network_channel, "_PAUSE", 0.002)
     monkeypatch.setattr(coordinator_run, "_WAIT", 0.002)
 

@@ -8,10 +8,10 @@ import pytest
 from toys import FATES, Crashed, Place, Toy, UnreliableTransport, coordinate
 
 from covering import changing
-from weft.network import liveness
+from weft.network import absent_parties
 from weft.network import network_channel as channel
 from weft.network.network_channel import NetworkChannel
-from weft.network.presence_replay import Presence, ReplayedPresence
+from weft.network.repeat_absences import Presence, ReplayedPresence
 from weft.protocol import LocalChannel
 from weft.storage.journal import Journal
 
@@ -23,7 +23,7 @@ ROUNDS = 30
 def _soon(monkeypatch):
     """Look for parties that are away every other millisecond, and do not wait for the disk."""
     for name in ("_FIRST", "_LONGEST", "_BUSY"):
-        monkeypatch.setattr(liveness, name, 0.002)
+        monkeypatch.setattr(absent_parties, name, 0.002)
     monkeypatch.setattr(channel, "_PAUSE", 0.002)
     # Processes are killed here, not machines: what was written is there.
     monkeypatch.setattr(os, "fdatasync", lambda file: None)

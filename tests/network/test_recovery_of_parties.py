@@ -20,10 +20,10 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.party import Party
 from weft.federation.release.encrypted_model_slices import join_slices, open_slice
 from weft.guards import OPEN
-from weft.network import liveness
+from weft.network import absent_parties
 from weft.network import network_channel as channel
 from weft.network.network_channel import NetworkChannel
-from weft.network.presence_replay import ReplayedPresence
+from weft.network.repeat_absences import ReplayedPresence
 from weft.privacy.audit.recording_audit import audit
 from weft.protocol.recording_file import Head, entries_of
 from weft.solvers.settings import Settings
@@ -48,7 +48,7 @@ PATIENCE = 0.2
 def _soon(monkeypatch):
     """Look for parties that are away every other millisecond."""
     for name in ("_FIRST", "_LONGEST", "_BUSY"):
-        monkeypatch.setattr(liveness, name, 0.002)
+        monkeypatch.setattr(absent_parties, name, 0.002)
     monkeypatch.setattr(channel, "_PAUSE", 0.002)
     monkeypatch.setattr("weft.federation.release.coordinator._PAUSE", 0.002)
 

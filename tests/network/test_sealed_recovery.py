@@ -20,7 +20,7 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.messages import RELEASE
 from weft.federation.party import Party
 from weft.guards import OPEN
-from weft.network import liveness
+from weft.network import absent_parties
 from weft.network import network_channel as channel
 from weft.privacy.agreement.consent import Consent
 from weft.solvers.sealed import coordinator_ask_add_deal, messages
@@ -60,7 +60,7 @@ FATES = {
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch):
     for name in ("_FIRST", "_LONGEST", "_BUSY"):
-        monkeypatch.setattr(liveness, name, 0.01)
+        monkeypatch.setattr(absent_parties, name, 0.01)
     monkeypatch.setattr(channel, "_PAUSE", 0.01)
     monkeypatch.setattr("weft.federation.release.coordinator._PAUSE", 0.01)
     for name in ("_FIRST_PAUSE", "_LONGEST_PAUSE"):

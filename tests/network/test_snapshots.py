@@ -39,8 +39,8 @@ from weft.federation.party_snapshots import PartySnapshots
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
 from weft.guards.sum_noise_size import SumNoise
 from weft.network.coordinator_snapshots import CoordinatorSnapshots
-from weft.network.presence_replay import ReplayedPresence
 from weft.network.randomness_store import RandomnessStore
+from weft.network.repeat_absences import ReplayedPresence
 from weft.network.site_snapshots import SNAPSHOT
 from weft.network.submitted_task import LinearTask
 from weft.network.wire_format import Failed, Work, Worked, decode_envelope, decode_reply

@@ -11,7 +11,7 @@ from toys import MemoryTransport, Place
 from weft import __version__
 from weft.errors import ProtocolError
 from weft.network import site_endpoint, site_run
-from weft.network.liveness import _why_not
+from weft.network.absent_parties import _why_not
 from weft.network.network_channel import NetworkChannel
 from weft.network.versions import OtherVersion, check_version
 from weft.network.wire_format import Hello, Ping, Pong, Welcome, Work, decode_reply, encode

@@ -17,14 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from covering import examples
-from weft.data.data_set_folder import DataFolder
+from weft.data.named_data_set_files import DataFolder
 from weft.errors import DataError
 from weft_neural import named_scenes as library_scenes
 from weft_papers.data.originals import mnist_images
 from weft_papers.hyfem.scenes import SCENES, Scene, Share, load_scene
 from weft_papers.hyfem.scenes import blocks_and_classes_per_party as dealing
 from weft_papers.hyfem.scenes.cifar10_files import read_cifar10
-from weft_papers.hyfem.scenes.quadrants_and_subsets import (
+from weft_papers.hyfem.scenes.cut_images_and_sets import (
     QUADRANT_COLOURS,
     QUADRANTS,
     part,

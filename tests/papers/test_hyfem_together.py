@@ -29,7 +29,7 @@ from weft_papers.hyfem.batched_networks.pytorch_operations import PytorchOperati
 from weft_papers.hyfem.batched_networks.report import page  # noqa: E402
 from weft_papers.hyfem.batched_networks.residual import Networks, outline  # noqa: E402
 from weft_papers.hyfem.batched_networks.rounds import Together  # noqa: E402
-from weft_papers.hyfem.batched_networks.run_lines import read_lines  # noqa: E402
+from weft_papers.hyfem.batched_networks.runs_as_json_lines import read_lines  # noqa: E402
 
 BLOCKS = ("left", "right")
 HELD = {"north": (0, 1), "south": (1,)}

@@ -17,8 +17,8 @@ from weft.cli import main
 from weft.errors import ConfigError, DataError
 from weft_neural.curve_drawing import apart
 from weft_neural.extractors.registry import read_extractor_options
-from weft_papers.hyfem import run_plan as hyfem_training
 from weft_papers.hyfem import run_without_cli as hyfem_run
+from weft_papers.hyfem import train_run as hyfem_training
 from weft_papers.hyfem.command import EPILOG
 from weft_papers.hyfem.report import rows_of, write_report
 from weft_papers.hyfem.results import RunFile, run_path
@@ -287,7 +287,7 @@ def test_labels_are_apart_in_order_and_inside(places):
 
 def test_training_loads_nothing_of_the_command_line():
     """Machines that train may lack the command line's packages."""
-    seen, waiting = set(), ["weft_papers.hyfem.run_without_cli", "weft_papers.hyfem.run_plan"]
+    seen, waiting = set(), ["weft_papers.hyfem.run_without_cli", "weft_papers.hyfem.train_run"]
     while waiting:
         module = waiting.pop()
         if module not in seen:

@@ -12,7 +12,7 @@ from weft.crypto.party_key_pairs import Identity
 from weft.data import SPLITS, load
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.privacy.audit.recording_audit import audit
-from weft.privacy.audit.signature_audit import SignatureAudit
+from weft.privacy.audit.signed_hashes_audit import SignatureAudit
 from weft.protocol.message_bytes import pack
 from weft.protocol.recording_file import Entry, Head, entries_of
 from weft.protocol.transcript_hash import Transcript, reply_hash, signed_bytes

@@ -24,7 +24,7 @@ from weft.crypto import coordinator_adder as adder_module
 from weft.crypto.ciphers.bfv_scheme import BfvSecret, _unpack
 from weft.crypto.ciphers.paillier_scheme import PaillierSecret
 from weft.crypto.keys import load_all
-from weft.crypto.pads import public_record_of_pads as chain_module
+from weft.crypto.pads import pad_ids_in_totals as chain_module
 from weft.crypto.pads.pad_streams import Streams
 from weft.crypto.party_key_pairs import Identity
 from weft.crypto.party_run_keys import Keyring
@@ -34,7 +34,7 @@ from weft.errors import WeftError
 from weft.protocol import LocalChannel
 from weft.solvers.base import Checkpointing
 from weft.solvers.hyfdca import coordinator_state as run_module
-from weft.sums import coordinator_pads as pads_module
+from weft.sums import coordinator_pad_bookkeeping as pads_module
 from weft.sums import coordinator_totals as totals_module
 from weft.sums import latest_value_per_slot as boards_module
 from weft.sums import shared_slot_layout as slots_module

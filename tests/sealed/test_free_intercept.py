@@ -17,7 +17,7 @@ from weft.privacy.ledger.expected_exposure import outlook
 from weft.privacy.ledger.expected_exposure_text import paragraphs
 from weft.report.results_folder import write_results
 from weft.solvers.sealed import coordinator_round_trips
-from weft.solvers.sealed.coordinator_inner_products import VectorProducts
+from weft.solvers.sealed.coordinator_known_inner_products import VectorProducts
 from weft.solvers.sealed.lower_bound_from_cuts import Cut, CutBounds, Span
 from weft.solvers.settings import Settings
 

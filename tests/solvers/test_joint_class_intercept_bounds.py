@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.solvers.subspace.joint_class_intercept_bounds import (
+from weft.solvers.subspace.lower_bound_joint_intercepts import (
     CutsBesideClasses,
     best_mixture,
     cancelled,

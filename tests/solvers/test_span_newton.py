@@ -15,9 +15,13 @@ from weft.guards import Terms
 from weft.privacy.ledger.expected_exposure import forecast
 from weft.solvers.evaluation_settings import EvaluationSettings
 from weft.solvers.settings import Settings
+from weft.solvers.subspace.loss_and_moment_fineness_limit import (
+    MOST_DIRECTIONS,
+    most_directions,
+    weighing,
+)
 from weft.solvers.subspace.messages import SearchRequest
 from weft.solvers.subspace.party_sample_values import Rows
-from weft.solvers.subspace.table_fineness_limit import MOST_DIRECTIONS, most_directions, weighing
 
 HOW = Preprocessing(intercept=True)
 LAM = 1e-4

@@ -22,13 +22,13 @@ from weft.cli.console_page import console
 from weft.cli.describe import describe
 from weft.cli.doctor import doctor
 from weft.cli.export import export
-from weft.cli.federation import federation
 from weft.cli.federation_changes import life
-from weft.cli.founding import founding
+from weft.cli.federation_founding import founding
+from weft.cli.federation_kits import kits
+from weft.cli.federation_rosters import federation
 from weft.cli.init import init
 from weft.cli.join import join
 from weft.cli.keys import keys
-from weft.cli.kits import kits
 from weft.cli.ledger import ledger
 from weft.cli.predict import predict
 from weft.cli.prune import prune

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from weft.cli.check_refusals import (
+from weft.cli.who_would_refuse import (
     changes_of,
     refusals_of,
     refused_models,

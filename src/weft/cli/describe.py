@@ -100,7 +100,7 @@ def _described_here(
     from weft.cli.data_problems import refuse_files
     from weft.config.read_config import read_config
     from weft.data.file_findings import FoundProblems
-    from weft.federation.local_description import describe_tiles
+    from weft.federation.local_study_description import describe_tiles
     from weft.federation.sealed_correlations import correlate_tiles
 
     plan = read_config(config)

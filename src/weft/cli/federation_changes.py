@@ -7,8 +7,14 @@ from typing import Annotated
 
 import typer
 
-from weft.cli.federation import day_of
-from weft.cli.kits import PlanFile, RequestsFolder, authority_words, parcel_words, requested_keys
+from weft.cli.federation_kits import (
+    PlanFile,
+    RequestsFolder,
+    authority_words,
+    parcel_words,
+    requested_keys,
+)
+from weft.cli.federation_rosters import day_of
 
 life = typer.Typer(rich_markup_mode="markdown")
 

@@ -51,7 +51,7 @@ def status(kit: KitFolder, json: AsJson = False) -> None:
             told = ", ".join(f"{name} {version}" for name, version in others.items())
             say(f"  other versions of Weft than here ({__version__}): {told}")
         if entry["wait"]:
-            from weft.network.status_text import wait_text
+            from weft.network.run_status_line import wait_text
 
             say(f"  {wait_text(entry['wait'])}")
 
@@ -82,7 +82,7 @@ def _say_own(kit: Kit, json: bool) -> None:
     import msgspec
 
     from weft.cli.terminal_output import say, say_json
-    from weft.network.run_index import RunIndex
+    from weft.network.site_run_index import RunIndex
 
     entries = RunIndex(kit.home).entries()
     if json:

@@ -124,7 +124,7 @@ class RunLine(StatusLine):
 
     def follow(self, report: Report) -> None:
         """The line that changes."""
-        from weft.network.status_text import report_text
+        from weft.network.run_status_line import report_text
 
         if report.records:
             self._told = report_text(report)

@@ -18,9 +18,9 @@ from weft.config.base_config import (
     terms_of,
     tiles_of,
 )
-from weft.config.check_data_sources import check_deployed, check_sources
-from weft.config.compare_overrides import check_told
+from weft.config.check_where_data_lies import check_deployed, check_sources
 from weft.config.mismatches_across_parties import find_mismatches
+from weft.config.overrides_per_algorithm import check_told
 from weft.config.schema import DataSection, LinearFile
 from weft.config.strict_reading import checked, naming
 from weft.config.write_split_federation import cut_table

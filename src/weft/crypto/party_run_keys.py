@@ -20,7 +20,7 @@ from weft.crypto.key_messages import SeedBoxes, SeedPlan
 from weft.crypto.pads.pad_streams import Streams
 from weft.crypto.pads.pads_all_parties_know import OpeningPads
 from weft.crypto.party_key_agreement import Keys, PartyKeyAgreement, Place
-from weft.crypto.randomness_log import RandomnessLog
+from weft.crypto.randomness_to_replay import RandomnessLog
 from weft.crypto.secret_bytes import Secret
 from weft.crypto.seed_letters import (
     RUN_KEY,
@@ -251,7 +251,7 @@ class Keyring(PartyKeyAgreement):
     def _give_shared_key(self, pad_key: Secret) -> None:
         """Give a cipher whose key all parties share that key, too."""
         from weft.crypto.ciphers.bfv_scheme import BfvSecret
-        from weft.crypto.ciphers.homomorphic_ciphers import BfvCipher, PaillierCipher
+        from weft.crypto.ciphers.paillier_and_bfv_ciphers import BfvCipher, PaillierCipher
         from weft.crypto.ciphers.paillier_scheme import PaillierSecret
 
         cipher = self.cipher

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats
-from weft.data.data_set_folder import DataFolder, load_with
+from weft.data.named_data_set_files import DataFolder, load_with
 from weft.data.tile import Names, Table, Task
 from weft.plugins import Registry
 

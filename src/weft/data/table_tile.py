@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from weft.data.columns.category_and_date_cells import category_cells, date_cells
 from weft.data.columns.column_rules import ColumnRule
 from weft.data.columns.column_to_numbers import SettledColumn
-from weft.data.columns.untransformed_cells import Cells, DeclaredColumns, NumberCells
+from weft.data.columns.declared_column_cells import Cells, DeclaredColumns, NumberCells
 from weft.data.file_findings import MOST_EXAMPLES, Findings, Setting, shown
 from weft.data.number_texts import BLANKS, ReadNumbers, Signs, number, read_numbers
 from weft.data.raw_columns import RawColumns, is_text

@@ -21,7 +21,7 @@ from weft.errors import DataError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from weft.data.columns.untransformed_cells import DeclaredColumns
+    from weft.data.columns.declared_column_cells import DeclaredColumns
 
 Names: TypeAlias = NDArray[np.object_]
 Labels: TypeAlias = NDArray[Any]

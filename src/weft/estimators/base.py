@@ -384,7 +384,7 @@ class Hybrid(BasesToCome):
         return pd.Series(self.model_.outcome(scores), ids, name="prediction")
 
     def _joint_scores(self, tiles: Any) -> tuple[pd.Index[Any], NDArray[np.float64]]:
-        from weft.estimators.samples_in_tiles import joint_scores
+        from weft.estimators.predictions_for_tiles import joint_scores
 
         self._insist_on_a_fit()
         held = tiles_of(tiles)
@@ -396,7 +396,7 @@ class Hybrid(BasesToCome):
         self, tiles: Tiles, sample_weight: Any
     ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64] | None]:
         """Labels in tiles, joint scores of their samples, and their weights, if there are any."""
-        from weft.estimators.samples_in_tiles import labels_of, weights_of
+        from weft.estimators.predictions_for_tiles import labels_of, weights_of
 
         ids, scores = self._joint_scores(tiles)
         return labels_of(ids, tiles), scores, weights_of(ids, sample_weight)

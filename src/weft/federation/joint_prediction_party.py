@@ -14,7 +14,7 @@ from weft.array_types import Flags, Floats, Ints, Slots
 from weft.crypto.party_key_agreement import Keys
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.crypto.party_run_keys import Keyring
-from weft.crypto.randomness_log import Memory, RandomnessLog
+from weft.crypto.randomness_to_replay import Memory, RandomnessLog
 from weft.data.tile import Tile
 from weft.errors import DataError, ProtocolError
 from weft.federation.announcements.party import AnnouncingParty

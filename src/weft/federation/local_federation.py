@@ -27,7 +27,7 @@ from weft.federation.model import Model
 from weft.federation.party import Party
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.release.coordinator import Outcome
-from weft.federation.release.open_release import Released, open_release
+from weft.federation.release.reader_opens_release import Released, open_release
 from weft.federation.release.second_moments import SecondMoments
 from weft.guards import OPEN, Terms
 from weft.matching.holding_map import HoldingMap

@@ -13,7 +13,7 @@ import msgspec
 from weft.crypto.party_key_agreement import Keys
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.crypto.party_run_keys import Keyring
-from weft.crypto.randomness_log import Memory, RandomnessLog
+from weft.crypto.randomness_to_replay import Memory, RandomnessLog
 from weft.data.columns.table_transformation import FileReading, Transformation
 from weft.data.site_intercept_column import site_tile
 from weft.data.tile import MissingPolicy, Tile
@@ -32,8 +32,8 @@ from weft.federation.messages import (
     StartRequest,
 )
 from weft.federation.model import Model
-from weft.federation.party_accepts_view import PartyHoldings
 from weft.federation.party_checkpoints import PartyCheckpoints
+from weft.federation.party_holdings import PartyHoldings
 from weft.federation.party_ledger import PartyLedger
 from weft.federation.party_snapshots import PartySnapshots
 from weft.federation.party_training import PartyTraining

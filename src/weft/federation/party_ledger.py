@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
-from weft.crypto.randomness_log import RandomnessLog
+from weft.crypto.randomness_to_replay import RandomnessLog
 from weft.data.columns.column_agreement import rules_of
 from weft.data.columns.column_rules import PLAIN
 from weft.data.columns.table_transformation import Transformation

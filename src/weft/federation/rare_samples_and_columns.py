@@ -27,9 +27,9 @@ from weft.federation.messages import (
 )
 from weft.guards.rare_classes import in_rare_class
 from weft.matching.confirmed_count import CountCheck, add_told
+from weft.matching.counted_and_labelled_rows import followed
 from weft.matching.holding_map import HoldingMap
 from weft.matching.party_view import PartyView
-from weft.matching.who_has_labels import followed
 from weft.protocol import Channel, Message
 from weft.protocol.message import malformed
 from weft.solvers.participation import CohortSpeakers

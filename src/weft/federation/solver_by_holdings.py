@@ -18,8 +18,8 @@ from weft.matching.holding_map import HoldingMap
 from weft.privacy.ledger.expected_exposure import forecast, sums_too_many
 from weft.solvers.algorithm_choice import algorithm_of, in_sums, resolve
 from weft.solvers.settings import AUTO, Settings
+from weft.solvers.subspace.loss_and_moment_fineness_limit import tells_moments
 from weft.solvers.subspace.settings import SPAN_NEWTON
-from weft.solvers.subspace.table_fineness_limit import tells_moments
 
 _FEWER = (
     f"solver: {SPAN_NEWTON}, since parties come and go and it waits for all of them half as often; "

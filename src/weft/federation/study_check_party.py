@@ -31,9 +31,9 @@ from weft.privacy.ledger.sum_booking import spent_before
 from weft.protocol import Nothing, answer, answers
 from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.sealed.coalition_knowledge import Told
-from weft.solvers.sealed.losses_on_shares import ALIKE
 from weft.solvers.sealed.model_guard import known_from_view, refuse_wide
 from weft.solvers.sealed.second_moment_guard import matrices_of, numbers_told
+from weft.solvers.sealed.supported_losses import ALIKE
 from weft.solvers.settings import Settings
 
 #: What of a run is asked of it: everything up to tokens.

@@ -42,7 +42,7 @@ class Hinge(MarginLoss):
     ) -> None:
         """Add the losses in one pass."""
         # Loaded with the first call: who only names a loss waits for no compiler.
-        from weft.losses.compiled_loops import hinge_table
+        from weft.losses.compiled_sample_losses import hinge_table
 
         hinge_table(z, target, y, steps[:, 0], steps[:, 1], mask, out)
 

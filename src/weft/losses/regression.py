@@ -85,7 +85,7 @@ class EpsilonInsensitive(DeviationLoss):
     ) -> None:
         """Add the losses in one pass."""
         # Loaded with the first call: who only names a loss waits for no compiler.
-        from weft.losses.compiled_loops import tube_table
+        from weft.losses.compiled_sample_losses import tube_table
 
         tube_table(z, target, y, steps[:, 0], steps[:, 1], mask, out, self.epsilon)
 

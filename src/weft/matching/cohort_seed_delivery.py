@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Ints
 from weft.crypto.key_messages import AxisSeeds, SeedBoxes, SeedPlan
-from weft.crypto.pads.public_record_of_pads import Holders
+from weft.crypto.pads.pad_ids_in_totals import Holders
 from weft.errors import ProtocolError
 from weft.matching.cohort_holder_lists import TAG
 from weft.matching.cohorts import Axis

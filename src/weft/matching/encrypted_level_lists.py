@@ -16,7 +16,7 @@ import msgspec
 from weft.crypto.sealed_letters import LetterError, lock, unlock
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError
-from weft.prepared_types import prepared
+from weft.types_ready_to_decode import prepared
 
 #: Random bytes under every list.
 NONCE = 24

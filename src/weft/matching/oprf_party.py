@@ -26,7 +26,7 @@ from weft.crypto.party_key_agreement import Keys
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.crypto.primitives.oprf import OprfKey, blind, finalize, matching_key, unblind, verify
 from weft.crypto.primitives.ristretto import GroupError, count_of, scalars_of
-from weft.crypto.randomness_log import Forgotten, RandomnessLog
+from weft.crypto.randomness_to_replay import Forgotten, RandomnessLog
 from weft.crypto.sealed_letters import LetterError, read_letter, write_letter
 from weft.errors import ProtocolError
 from weft.matching.messages import AskReply, AskRequest, EvaluateReply, EvaluateRequest

@@ -14,7 +14,7 @@ from weft.array_types import Flags, Floats, Ints, Slots
 from weft.crypto.party_key_agreement import Keys, Place
 from weft.crypto.party_run_keys import Keyring
 from weft.crypto.primitives.wide_integers import number_bytes
-from weft.crypto.randomness_log import RandomnessLog
+from weft.crypto.randomness_to_replay import RandomnessLog
 from weft.errors import DataError, ProtocolError
 from weft.guards.terms import Matching
 from weft.matching.confirm_holder_lists import Confirmation, confirm

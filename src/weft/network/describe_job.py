@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from weft.network.job_kind import FinishedRun, OnIteration, RunKind, WrittenBy
 from weft.network.linear_job import check_consent, open_party, told_of_config
-from weft.network.presence_replay import Presence
+from weft.network.repeat_absences import Presence
 from weft.network.run_results import PRESENCE, undamaged
 from weft.network.submitted_task import DescribeTask, LinearTask
 from weft.protocol import Channel
 
 if TYPE_CHECKING:
     from weft.config.read_config import Config
-    from weft.crypto.randomness_log import Memory
+    from weft.crypto.randomness_to_replay import Memory
     from weft.federation.study_description_coordinator import Description
     from weft.federation.study_description_party import DescribeParty
     from weft.network.site_tables_keys_policy import SiteMember

@@ -13,8 +13,8 @@ from pathlib import Path
 from weft.errors import ConfigError
 from weft.network.exchange_outcome import ask, failure_of
 from weft.network.installed_job_kinds import read_task
-from weft.network.run_index import RunIndex
 from weft.network.run_results import RESULTS
+from weft.network.site_run_index import RunIndex
 from weft.network.transport_interface import Transport
 from weft.network.wire_format import End, Ended, encode
 from weft.protocol import Failure

@@ -12,8 +12,8 @@ from weft.network.coordinator_run import JOURNAL
 from weft.network.discard_run import delete_folder, leave_run
 from weft.network.join_settings import exclusive_use
 from weft.network.kits.open_kit import Kit
-from weft.network.run_index import RunIndex
 from weft.network.run_results import RESULTS
+from weft.network.site_run_index import RunIndex
 
 
 def drop_runs_under_way(kit: Kit) -> list[str]:

@@ -10,11 +10,11 @@ import msgspec
 from weft.errors import ProtocolError
 from weft.network import clock
 from weft.network.hide_paths import without_paths
-from weft.network.presence_replay import Moment
+from weft.network.repeat_absences import Moment
 from weft.network.transport_interface import Transport
 from weft.network.wire_format import Damaged, Failed, Garbled, Reply, Worked, decode_reply
-from weft.prepared_types import prepared
 from weft.protocol import Failure, Message, Phase, Request, fields_of, pack, unpack
+from weft.types_ready_to_decode import prepared
 
 #: Phases and packed messages for one party.
 Parts = list[tuple[str, bytes]]

@@ -18,9 +18,9 @@ from weft.network.prediction_job import PredictionJob
 from weft.network.study_check_job import CheckJob
 from weft.network.submitted_task import Task, TaskMessage
 from weft.plugins import Registry, how_to_install
-from weft.prepared_types import prepared
 from weft.protocol import Fields
 from weft.protocol.message import message_of
+from weft.types_ready_to_decode import prepared
 
 if TYPE_CHECKING:
     # The coordinator must load neither tables nor readers.

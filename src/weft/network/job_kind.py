@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from weft.network.network_channel import SETUP_PHASES
-from weft.network.presence_replay import Presence
+from weft.network.repeat_absences import Presence
 from weft.network.run_progress import IterationRecord
 from weft.network.submitted_task import Task
 from weft.protocol import Channel
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from weft.config.base_config import FederationConfig
     from weft.crypto.party_key_pairs import PublicIdentity
-    from weft.crypto.randomness_log import Memory
+    from weft.crypto.randomness_to_replay import Memory
     from weft.network.model_saving_party import SavingParty
     from weft.network.site_tables_keys_policy import SiteMember
     from weft.privacy.agreement import Consent

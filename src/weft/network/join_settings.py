@@ -14,8 +14,8 @@ import msgspec
 from weft.errors import ConfigError
 from weft.network.event_lines import LogStyle
 from weft.network.kits.open_kit import Kit, packed_json
-from weft.prepared_types import prepared
 from weft.storage.atomic_files import StorageError, write_private
+from weft.types_ready_to_decode import prepared
 
 if TYPE_CHECKING:
     # A site that waits for runs loads nothing that only a run needs.

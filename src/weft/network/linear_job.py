@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from weft.config.read_config import Config
-    from weft.crypto.randomness_log import Memory
+    from weft.crypto.randomness_to_replay import Memory
     from weft.data.tile import Tile
     from weft.federation.party import Party
-    from weft.federation.release.open_release import Released
+    from weft.federation.release.reader_opens_release import Released
     from weft.network.site_tables_keys_policy import SiteMember
     from weft.privacy.agreement import Consent
     from weft.solvers.settings import Settings
@@ -180,7 +180,7 @@ def _open(results: ReturnedResults, keys: Path, party: str, settings: Settings) 
     from weft.crypto.keys import load_keys, read_public
     from weft.errors import ConfigError, ProtocolError
     from weft.federation.release.model_header import Head
-    from weft.federation.release.open_release import open_release
+    from weft.federation.release.reader_opens_release import open_release
 
     sealed = results.sealed
     if party not in sealed.by_reader:

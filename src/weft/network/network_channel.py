@@ -23,8 +23,8 @@ from weft.network.exchange_outcome import (
     reply_of,
     write_record,
 )
-from weft.network.presence_replay import Absence, Missed
-from weft.network.resumable_channel import ResumableChannel
+from weft.network.repeat_absences import Absence, Missed
+from weft.network.saved_channel_state import ResumableChannel
 from weft.network.transport_interface import Transport
 from weft.network.versions import OtherVersion, check_version
 from weft.network.wire_format import End, Ended, Failed, Hello, Welcome, Work, checksum, encode

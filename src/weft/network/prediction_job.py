@@ -10,16 +10,16 @@ import msgspec
 
 from weft.errors import ConfigError, ProtocolError
 from weft.network.job_kind import FinishedRun, OnIteration, RunKind, WrittenBy
-from weft.network.presence_replay import Presence
+from weft.network.repeat_absences import Presence
 from weft.network.run_results import PRESENCE, undamaged
 from weft.network.submitted_task import PredictTask
-from weft.prepared_types import prepared
 from weft.protocol import Channel
+from weft.types_ready_to_decode import prepared
 
 if TYPE_CHECKING:
     from weft.config.read_config import Config
     from weft.crypto.party_key_pairs import Identity, PublicIdentity
-    from weft.crypto.randomness_log import Memory
+    from weft.crypto.randomness_to_replay import Memory
     from weft.federation.joint_prediction_party import JointParty
     from weft.federation.model import Model
     from weft.federation.predictions import Predictions

@@ -16,8 +16,8 @@ import msgspec
 
 from weft.errors import WeftError
 from weft.network.kits.engine_settings import GONE, Kind
-from weft.prepared_types import prepared
 from weft.storage.atomic_files import write_private
+from weft.types_ready_to_decode import prepared
 
 #: Name of the file in a kit's folder of what Weft keeps.
 _PULSE = "pulse.json"

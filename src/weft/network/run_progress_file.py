@@ -13,8 +13,8 @@ import msgspec
 
 from weft.errors import WeftError
 from weft.network.run_progress import Progress, Report
-from weft.prepared_types import prepared
 from weft.storage.atomic_files import write_private
+from weft.types_ready_to_decode import prepared
 
 #: Folder of these files in a coordinator's.
 _FIGURES = "figures"

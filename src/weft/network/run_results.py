@@ -16,14 +16,14 @@ import pandas as pd
 
 from weft.errors import DataError, ProtocolError
 from weft.federation.release.coordinator import Outcome
-from weft.network.presence_replay import Presence
+from weft.network.repeat_absences import Presence
 from weft.network.submitted_task import LinearTask
 from weft.network.submitter_visible_figures import HISTORY as HISTORY_COLUMNS
 from weft.network.submitter_visible_figures import LINEAR, PATH, listed, roughened, told_of
-from weft.prepared_types import prepared
 from weft.report.history_table import history_frame
 from weft.report.lambda_path import has_path, path_frame
 from weft.report.summary import summarise
+from weft.types_ready_to_decode import prepared
 
 #: Folder of the results in a run's folder.
 RESULTS = "results"

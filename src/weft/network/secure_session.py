@@ -32,8 +32,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from weft.network import clock
 from weft.network.credentials import AuthenticationFailed, Credential
 from weft.network.transport_interface import Transport
-from weft.prepared_types import prepared
 from weft.protocol import Failure
+from weft.types_ready_to_decode import prepared
 
 #: The first byte of what travels; a site without the session answers ``_UNKNOWN``.
 _HANDSHAKE, _SEALED, _UNKNOWN = b"M", b"L", b"?"

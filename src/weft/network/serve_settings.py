@@ -11,8 +11,8 @@ from weft.errors import ConfigError
 from weft.network.event_lines import LogStyle
 from weft.network.kits.open_kit import Kit, packed_json
 from weft.network.run_queue import QueueLimits
-from weft.prepared_types import prepared
 from weft.storage.atomic_files import write_private
+from weft.types_ready_to_decode import prepared
 
 #: Name of the file in a kit's ``local``, as for a site; it stays at the coordinator.
 _SETTINGS = "weft.json"

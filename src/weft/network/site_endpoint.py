@@ -12,8 +12,8 @@ from weft.errors import ConfigError, DataError, ProtocolError, WeftError
 from weft.network import clock
 from weft.network.hide_paths import without_paths
 from weft.network.party_interface import OpenParty
-from weft.network.run_index import IndexedRun, RunIndex
 from weft.network.site_run import RETURNING, SiteRun
+from weft.network.site_run_index import IndexedRun, RunIndex
 from weft.network.versions import OtherVersion, check_version
 from weft.network.wire_format import (
     Damaged,

@@ -9,7 +9,7 @@ from threading import Lock
 
 from weft.network.kits.engine_settings import GONE
 from weft.network.metrics_text import Metric, single
-from weft.network.run_index import IndexedRun
+from weft.network.site_run_index import IndexedRun
 from weft.report.json_values import rounded
 
 

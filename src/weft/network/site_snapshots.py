@@ -28,10 +28,10 @@ from typing import Protocol
 import msgspec
 
 from weft.network.randomness_store import RandomnessStore
-from weft.prepared_types import prepared
 from weft.storage.atomic_files import DamagedFile, StorageError
 from weft.storage.journal import Journal
 from weft.storage.object_graph import Opaque
+from weft.types_ready_to_decode import prepared
 
 log = logging.getLogger("weft.site")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.config.base_config import FederationConfig
 from weft.network.installed_job_kinds import kind_of_config
-from weft.network.presence_replay import Presence
+from weft.network.repeat_absences import Presence
 from weft.network.run_results import PRESENCE
 from weft.storage.atomic_folder import building
 

@@ -16,8 +16,8 @@ import msgspec
 import numpy as np
 
 from weft.errors import ProtocolError
-from weft.prepared_types import prepared
 from weft.protocol.message import Fields, Message, OnDevice, Part, Value, declared
+from weft.types_ready_to_decode import prepared
 
 _VERSION = b"WEFT1"
 #: Array types that may travel, by their code in NumPy: whole numbers, floats, flags, text.

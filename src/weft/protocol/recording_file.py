@@ -25,11 +25,11 @@ from typing import IO, Literal, Self
 import msgspec
 
 from weft.errors import ProtocolError, WeftError
-from weft.prepared_types import prepared
 from weft.protocol.channel import Recorded
 from weft.protocol.message import Fields
 from weft.protocol.message_bytes import pack, unpack
 from weft.storage.framed_records import CutOff, Damage, framed, read_frames
+from weft.types_ready_to_decode import prepared
 
 #: Name of the file in a results folder.
 MESSAGES = "messages.weft"

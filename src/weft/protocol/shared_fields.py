@@ -71,7 +71,7 @@ class PadLinks(Part):
     """Which pads a party's contribution to one sum takes off.
 
     A request has one for each sum that it asks for, in a field named after the sum (``v_pads``),
-    which `weft.sums.coordinator_pads.PadBookkeeping.invite` sets.
+    which `weft.sums.coordinator_pad_bookkeeping.PadBookkeeping.invite` sets.
 
     Attributes
     ----------

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import ConfigError
-from weft.prepared_types import prepared
 from weft.protocol import Reading
 from weft.solvers.base import Record, Result
 from weft.solvers.constants_and_checkpoint_messages import (
@@ -29,6 +28,7 @@ from weft.solvers.constants_and_checkpoint_messages import (
 from weft.solvers.coordinator_state import RunState
 from weft.storage.atomic_files import load_arrays, replacing, save_arrays
 from weft.sums.gap_certificate import Certificate
+from weft.types_ready_to_decode import prepared
 
 NAME = "coordinator.npz"
 EPOCH = "epoch.txt"

@@ -20,7 +20,7 @@ from weft.array_types import Floats, Ints
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.min_batch import MinBatch
 from weft.guards.min_batch_beside_steps import SentAside
-from weft.losses.compiled_loops import formula_of
+from weft.losses.compiled_sample_losses import formula_of
 from weft.protocol.message import malformed
 from weft.solvers.algorithm_entry import Algorithm, Range
 from weft.solvers.constants_and_checkpoint_messages import Constants

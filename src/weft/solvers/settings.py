@@ -12,9 +12,9 @@ from weft.guards.model_noise_size import ModelNoise
 from weft.guards.sum_noise_size import SumNoise
 from weft.inference.requirements import FAMILY_NAMES, Wanted
 from weft.losses import Loss, get_loss
-from weft.prepared_types import prepared
 from weft.solvers.evaluation_settings import MOST_FOLDS, EvaluationSettings
 from weft.solvers.subspace.settings import GO_ON, SubspaceSettings
+from weft.types_ready_to_decode import prepared
 
 #: Lets loss and participation choose the algorithm (`weft.solvers.algorithm_choice`).
 AUTO = "auto"

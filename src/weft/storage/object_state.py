@@ -18,7 +18,6 @@ import msgspec
 import numpy as np
 
 from weft.errors import WeftError
-from weft.prepared_types import prepared
 from weft.storage.object_graph import (
     Graph,
     Opaque,
@@ -27,6 +26,7 @@ from weft.storage.object_graph import (
     known_class,
     written,
 )
+from weft.types_ready_to_decode import prepared
 
 #: Arrays of fewer bytes are saved whether they have changed or not.
 _LARGE = 1024

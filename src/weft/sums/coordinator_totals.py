@@ -27,7 +27,7 @@ from weft.crypto.ciphers.cipher_arguments_and_results import WHAT
 from weft.crypto.coordinator_adder import Adder, Part
 from weft.errors import PartyAway, ProtocolError
 from weft.protocol.message import Message
-from weft.sums.coordinator_pads import PadBookkeeping
+from weft.sums.coordinator_pad_bookkeeping import PadBookkeeping
 from weft.sums.scaling_and_certificate_messages import MEND, MendRequest
 from weft.sums.shared_slot_layout import Layout
 

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from weft.array_types import Flags, Ints, Slots
 from weft.crypto.ciphers.block_format import NOTHING, Carried, pad_id_of
 from weft.crypto.coordinator_adder import Adder
-from weft.crypto.pads.public_record_of_pads import runs_of
+from weft.crypto.pads.pad_ids_in_totals import runs_of
 from weft.protocol.message import Message
 from weft.protocol.shared_fields import PadIds
-from weft.sums.coordinator_pads import PadBookkeeping
+from weft.sums.coordinator_pad_bookkeeping import PadBookkeeping
 from weft.sums.coordinator_totals import Totals, timed
 from weft.sums.shared_slot_layout import Layout
 

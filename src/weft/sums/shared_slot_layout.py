@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Ints
 from weft.crypto.ciphers.chunk_layout import chunks_of
-from weft.crypto.pads.public_record_of_pads import Holders
+from weft.crypto.pads.pad_ids_in_totals import Holders
 from weft.matching.cohorts import Axis
 
 _NONE = np.zeros(0, np.int64)

@@ -11,7 +11,7 @@ from typing import Literal, cast
 import numpy as np
 import scipy.sparse as sp
 
-from weft.data.data_set_folder import DataFolder
+from weft.data.named_data_set_files import DataFolder
 from weft.data.tile import Names, Sparse, Table
 from weft.errors import DataError
 from weft.storage.atomic_files import replacing

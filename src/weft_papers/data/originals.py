@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from weft.data.data_set_folder import DataFolder
+from weft.data.named_data_set_files import DataFolder
 from weft.data.named_data_sets import pixel_names, row_ids
 from weft.data.read_tiles import read_tile
 from weft.data.tile import Table, Tile

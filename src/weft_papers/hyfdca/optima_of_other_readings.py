@@ -19,7 +19,7 @@ import scipy.sparse as sp
 
 from weft.array_types import Floats
 from weft.losses import get_loss
-from weft.losses.compiled_loops import formula_of
+from weft.losses.compiled_sample_losses import formula_of
 from weft.solvers.rounds.sequential_kernels import ascend
 from weft_evaluation.reference_optimum import Problem, solve
 from weft_papers.hyfdca.paper import data_sets

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats
 from weft.data import Split, Table, load
-from weft.data.data_set_folder import DataFolder
+from weft.data.named_data_set_files import DataFolder
 from weft.data.tile import block_rows
 from weft.errors import DataError
 from weft.losses import get_loss

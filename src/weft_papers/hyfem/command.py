@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from weft_neural.history import Round
     from weft_papers.hyfem.report import Row
     from weft_papers.hyfem.run_experiments import Found
-    from weft_papers.hyfem.run_plan import Progress
     from weft_papers.hyfem.setups import Plan
+    from weft_papers.hyfem.train_run import Progress
 
 
 #: Written out, since reading the experiments' files would slow down every command.

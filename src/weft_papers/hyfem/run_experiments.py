@@ -16,8 +16,8 @@ from weft_papers.run_files import read_file, write_file
 
 if TYPE_CHECKING:
     from weft_neural.device import Device
-    from weft_papers.hyfem.run_plan import Progress
     from weft_papers.hyfem.scenes import Scene
+    from weft_papers.hyfem.train_run import Progress
 
 #: Called before a run with its number and how many there are; gives what follows its rounds.
 Reporter = Callable[[Plan, int, int], "Progress"]
@@ -108,7 +108,7 @@ class Study:
         return found
 
     def _run(self, found: Found, plans: Sequence[Plan], scene: Scene) -> None:
-        from weft_papers.hyfem.run_plan import train_run
+        from weft_papers.hyfem.train_run import train_run
 
         for number, plan in enumerate(plans, start=1):
             progress = self._reporter and self._reporter(plan, number, len(plans))

@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(told: argparse.Namespace) -> None:
-    from weft_papers.hyfem.run_plan import train_run
+    from weft_papers.hyfem.train_run import train_run
 
     chosen = setup(
         told.experiment,

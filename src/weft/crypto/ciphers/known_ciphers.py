@@ -17,7 +17,7 @@ def new_cipher(name: str) -> Cipher:
     check_cipher(name)
     if name in DEALT_CIPHERS:
         # Loaded by those who use them: their schemes bring large libraries.
-        from weft.crypto.ciphers.homomorphic_ciphers import BfvCipher, PaillierCipher
+        from weft.crypto.ciphers.paillier_and_bfv_ciphers import BfvCipher, PaillierCipher
 
         return {kind.name: kind for kind in (BfvCipher, PaillierCipher)}[name]()
     return _KINDS[name]()

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Slots
 from weft.crypto.ciphers.block_format import SIGN
-from weft.crypto.pads.public_record_of_pads import learn_marks
+from weft.crypto.pads.pad_ids_in_totals import learn_marks
 from weft.protocol.shared_fields import PadIds
 
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from weft.data.columns.column_rules import OTHER, ColumnRule
 from weft.data.columns.column_to_numbers import Misfits, SettledColumn
-from weft.data.columns.untransformed_cells import Floats, Pair
+from weft.data.columns.declared_column_cells import Floats, Pair
 from weft.errors import DataError
-from weft.prepared_types import prepared
+from weft.types_ready_to_decode import prepared
 
 if TYPE_CHECKING:
     from weft.data.tile import Tile

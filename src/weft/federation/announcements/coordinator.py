@@ -26,9 +26,9 @@ from weft.federation.messages import (
 from weft.guards.terms import Terms
 from weft.matching.coordinator import check_secrets
 from weft.matching.tagged_class_list import AgreedClasses, Classes
-from weft.prepared_types import prepared
 from weft.protocol import Channel
 from weft.protocol.shared_fields import Boxes, Everyone
+from weft.types_ready_to_decode import prepared
 
 #: Key holders through whom ids are matched, one after the other.
 _HOLDERS = 2

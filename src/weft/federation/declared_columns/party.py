@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.array_types import Ints
 from weft.crypto.party_run_keys import Keyring
-from weft.crypto.randomness_log import RandomnessLog
+from weft.crypto.randomness_to_replay import RandomnessLog
 from weft.crypto.secret_bytes import Secret
 from weft.data.blank_cells import settle_missing
 from weft.data.columns.column_agreement import (

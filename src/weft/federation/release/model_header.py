@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import ProtocolError
-from weft.prepared_types import prepared
 from weft.solvers.base import Result
 from weft.solvers.settings import Settings
+from weft.types_ready_to_decode import prepared
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -17,7 +17,7 @@ from weft.federation.messages import ModelRequest, ModelSlice, ReleaseReply
 from weft.federation.model import Model
 from weft.federation.release.encrypted_model_slices import open_slice, seal_slice
 from weft.federation.release.model_header import Head
-from weft.federation.release.open_release import joined
+from weft.federation.release.reader_opens_release import joined
 from weft.federation.release.second_moments import SecondMoments
 from weft.privacy.agreement.consent import Consent
 from weft.protocol.transcript_hash import Transcript, signed_bytes

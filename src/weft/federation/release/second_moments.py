@@ -26,7 +26,7 @@ from weft.federation.messages import (
 from weft.federation.model import Model
 from weft.protocol.message import malformed
 from weft.solvers.base import WITHHELD
-from weft.solvers.sealed.losses_on_shares import ALIKE
+from weft.solvers.sealed.supported_losses import ALIKE
 from weft.solvers.settings import Settings
 
 

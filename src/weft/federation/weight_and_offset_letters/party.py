@@ -33,9 +33,9 @@ from weft.federation.weight_and_offset_letters.messages import (
     TellRequest,
 )
 from weft.matching.party_view import PartyView
-from weft.prepared_types import prepared
 from weft.protocol import Answer, Nothing, answer, answers
 from weft.protocol.message import malformed
+from weft.types_ready_to_decode import prepared
 
 Said: TypeAlias = Literal["offset", "weight"]
 _SAID: tuple[Said, ...] = ("offset", "weight")

@@ -27,8 +27,8 @@ from weft.network.process_pulse import Pulse, living_pulse, read_pulse
 from weft.network.run_progress import Report
 from weft.network.run_progress_file import RunFigures, figures_of_run
 from weft.network.run_results import RESULTS, SUMMARY
+from weft.network.run_status_line import report_text
 from weft.network.serve_settings import read_serve_settings
-from weft.network.status_text import report_text
 from weft.network.submitted_task import check_run
 
 #: A run's summary, as its results have it.

@@ -10,7 +10,7 @@ import msgspec
 
 from weft import __version__
 from weft.network.console.federation_view import UNDER_WAY, FederationView
-from weft.network.status_text import wait_text
+from weft.network.run_status_line import wait_text
 from weft.report.json_values import finite
 from weft.report.page.html_elements import Html, el, embedded, join, section
 from weft.report.page.html_file import asset, digest

@@ -9,7 +9,7 @@ from weft.network.console.federation_view import ExposureRow, FederationView, Ru
 from weft.network.engine.kit_health import examine_machine, examine_process
 from weft.network.exposure_metrics import ExposureMetrics
 from weft.network.kits.open_kit import Kit
-from weft.network.run_index import IndexedRun, RunIndex
+from weft.network.site_run_index import IndexedRun, RunIndex
 
 _FROM = "By this site's own ledger, over all its runs (weft ledger has more)."
 

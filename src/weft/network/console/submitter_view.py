@@ -25,7 +25,7 @@ from weft.network.engine.kit_health import examine_machine
 from weft.network.kits.open_kit import Kit
 from weft.network.run_progress import Report
 from weft.network.run_progress_file import GapCurve, GapPoint
-from weft.network.status_text import report_text
+from weft.network.run_status_line import report_text
 
 _FROM = "The coordinator tells a submitter what a run has shown with its results: weft report."
 

@@ -36,14 +36,14 @@ from weft.network.engine.site_process_frames import (
     receive_frame,
     send_frame,
 )
-from weft.network.engine.site_worker import work_for_site
+from weft.network.engine.site_process_main import work_for_site
 from weft.network.join_settings import JoinSettings
 from weft.network.kits.open_kit import Kit
 from weft.network.metrics_text import Metric
-from weft.network.run_index import IndexedRun, RunIndex
+from weft.network.site_run_index import IndexedRun, RunIndex
 from weft.network.wire_format import Failed, Ping, Pong, decode_envelope, encode
-from weft.prepared_types import prepared
 from weft.storage.atomic_files import StorageError
+from weft.types_ready_to_decode import prepared
 
 log = logging.getLogger("weft.site")
 

@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from weft.errors import ConfigError, WeftError
 from weft.network.coordinator_metrics import coordinator_metrics
 from weft.network.credentials import Credential
-from weft.network.engine.event_log import LogFollower, event_log_file, start_event_log
 from weft.network.engine.expected_errors import leave_out_expected_errors
 from weft.network.engine.no_core_dumps import write_no_core
-from weft.network.engine.process_memory import (
+from weft.network.engine.no_memory_growth import (
     collect_garbage_often,
     return_large_blocks,
     share_pools,
 )
+from weft.network.engine.process_event_log import LogFollower, event_log_file, start_event_log
 from weft.network.engine.process_status_thread import ProcessHeart
 from weft.network.engine.startup_checks import check_port_free, wait_for_coordinator
 from weft.network.event_lines import LogStyle

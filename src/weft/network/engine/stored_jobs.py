@@ -14,7 +14,7 @@ from weft.network.kits.engine_settings import engine_folder
 from weft.network.kits.open_kit import Kit
 from weft.network.run_progress import Report
 from weft.network.run_queue import Submission
-from weft.prepared_types import prepared
+from weft.types_ready_to_decode import prepared
 
 #: Status of a job that has not begun, and of one that was stopped.
 WAITING, STOPPED = RunStatus.SUBMITTED.value, RunStatus.FINISHED_ABORTED.value

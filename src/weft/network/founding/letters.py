@@ -19,11 +19,11 @@ from weft.crypto.party_key_pairs import Identity, PublicIdentity
 from weft.errors import ConfigError, WeftError
 from weft.guards.terms import Terms
 from weft.network.kits.federation_plan import FederationPlan, planned
-from weft.prepared_types import prepared
 from weft.privacy.agreement.roster_files import Card, draft_roster
 from weft.privacy.agreement.signed_roster import Hex, SignedRoster, from_hex, to_hex
 from weft.privacy.agreement.site_policy import Limits
 from weft.storage.atomic_files import replacing
+from weft.types_ready_to_decode import prepared
 
 T = TypeVar("T", bound=msgspec.Struct)
 #: Says what is signed, so that no signature for another purpose can stand for one of a letter.

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from weft.errors import ConfigError
 from weft.network.kits.certificates import Authority, read_certificate
 from weft.network.kits.open_kit import Kit, packed_json
-from weft.prepared_types import prepared
 from weft.storage.atomic_files import write_private
+from weft.types_ready_to_decode import prepared
 
 #: Name of the newest letter, in an authority's folder and in a kit's ``startup``.
 ADDRESS = "address.json"

@@ -32,8 +32,8 @@ from weft.network.kits.engine_settings import COORDINATOR, SUBMITTER_ROLE, Kind,
 from weft.network.kits.federation_plan import FederationPlan, Recipient
 from weft.network.kits.keyless_kit_archive import write_archive
 from weft.network.kits.open_kit import packed_json
-from weft.prepared_types import prepared
 from weft.storage.atomic_files import StorageError, write_private
+from weft.types_ready_to_decode import prepared
 
 #: The authority's folder beside the kits.
 AUTHORITY = "ca"

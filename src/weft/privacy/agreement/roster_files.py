@@ -16,7 +16,6 @@ from weft.crypto.party_key_pairs import PublicIdentity
 from weft.crypto.secret_bytes import KEY_BYTES
 from weft.errors import ConfigError, WeftError
 from weft.guards.terms import Terms
-from weft.prepared_types import prepared
 from weft.privacy.agreement.roster_revocation import Revocation
 from weft.privacy.agreement.signed_roster import (
     Charter,
@@ -29,6 +28,7 @@ from weft.privacy.agreement.signed_roster import (
 )
 from weft.privacy.agreement.site_policy import Limits
 from weft.storage.atomic_files import replacing
+from weft.types_ready_to_decode import prepared
 
 T = TypeVar("T")
 

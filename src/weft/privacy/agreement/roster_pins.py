@@ -12,11 +12,11 @@ import numpy as np
 
 from weft.errors import ConfigError
 from weft.matching.id_and_name_forms import normal_ids
-from weft.prepared_types import prepared
 from weft.privacy.agreement.roster_files import write_revocation
 from weft.privacy.agreement.roster_revocation import Revocation
 from weft.privacy.agreement.signed_roster import SignedRoster, to_hex
 from weft.storage.atomic_files import StorageError, locked, write_private
+from weft.types_ready_to_decode import prepared
 
 _PINNED, _REVOKED = "pinned.json", "revoked"
 

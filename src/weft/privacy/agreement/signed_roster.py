@@ -25,8 +25,8 @@ from weft.crypto.party_key_pairs import SIGNATURE_BYTES, Identity, PublicIdentit
 from weft.crypto.secret_bytes import KEY_BYTES
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import Terms
-from weft.prepared_types import prepared
 from weft.privacy.agreement.site_policy import Limits
+from weft.types_ready_to_decode import prepared
 
 #: What a member may do: bring rows or columns, bring labels, hold a key for matching ids, get the
 #: model.

@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.data.columns.untransformed_cells import CategoryCells, DeclaredColumns
+from weft.data.columns.declared_column_cells import CategoryCells, DeclaredColumns
 from weft.guards.min_batch_across_runs import standing_alone
 from weft.matching.id_and_name_forms import normal_features
 from weft.matching.party_view import PartyView

@@ -17,7 +17,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.prepared_types import prepared
 from weft.privacy.ledger.earlier_column_rules import RuleMemory
 from weft.privacy.ledger.earlier_folds import FoldMemory
 from weft.privacy.ledger.earlier_histogram_edges import EdgeMemory
@@ -27,6 +26,7 @@ from weft.privacy.ledger.earlier_score_buckets import ScoreMemory
 from weft.privacy.ledger.earlier_scoring_parties import CompanyMemory
 from weft.privacy.ledger.ledger_contents import COUNTS, LedgerContents, Run
 from weft.storage.atomic_files import StorageError, load_arrays, locked, save_arrays
+from weft.types_ready_to_decode import prepared
 
 T = TypeVar("T")
 

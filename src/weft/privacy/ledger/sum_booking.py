@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from weft.array_types import Flags, Ints
 from weft.crypto.ciphers.block_format import WHOLE_CIPHERS
 from weft.crypto.ciphers.party_cipher import Cipher
-from weft.crypto.randomness_log import RandomnessLog
+from weft.crypto.randomness_to_replay import RandomnessLog
 from weft.errors import ConfigError
 from weft.guards.min_batch_across_runs import Change
 from weft.matching.party_view import PartyView

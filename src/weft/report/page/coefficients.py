@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from weft.inference.table_text import ratio_figures
+from weft.inference.coefficient_table_text import ratio_figures
 from weft.report.number_format import capital
 from weft.report.page.html_elements import Html, el, facts, join, section, table
 from weft.report.page.results_data import Source

@@ -24,7 +24,7 @@ from weft.solvers.hyfdca.local_methods import (
     drawing_of,
 )
 from weft.solvers.party_context import PartyContext
-from weft.solvers.sample_classes_for_guards import common_kinds
+from weft.solvers.samples_alike_at_zero_weights import common_kinds
 from weft.solvers.settings import Settings
 from weft.storage.atomic_files import part_of
 from weft.sums.gap_certificate import FrozenParty, class_sums, feature_cipher

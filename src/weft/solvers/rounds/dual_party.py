@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from weft.array_types import Floats, Slots
 from weft.guards.min_batch import MinBatch
 from weft.guards.min_batch_beside_steps import SentAside
-from weft.losses.compiled_loops import formula_of
+from weft.losses.compiled_sample_losses import formula_of
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.messages import Model, RoundReply, RoundRequest
 from weft.solvers.rounds.party import RoundParty
 from weft.solvers.rounds.sequential_kernels import ascend
-from weft.solvers.sample_classes_for_guards import common_kinds
+from weft.solvers.samples_alike_at_zero_weights import common_kinds
 from weft.solvers.settings import Settings
 from weft.solvers.shared_sample_draws import order_of
 from weft.sums.party_contribution import Wire

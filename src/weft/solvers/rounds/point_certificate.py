@@ -49,7 +49,7 @@ from weft.solvers.rounds.messages import (
     PointSpreadReply,
     PointSpreadRequest,
 )
-from weft.solvers.sample_classes_for_guards import kinds_of_classes
+from weft.solvers.samples_alike_at_zero_weights import kinds_of_classes
 from weft.solvers.settings import Settings
 from weft.storage.atomic_files import part_of
 from weft.sums.coordinator_totals import IncrementTotals

@@ -11,7 +11,7 @@ import numba
 import numpy as np
 
 from weft.compiled_code import OUTER
-from weft.losses.compiled_loops import Formula, slope, step
+from weft.losses.compiled_sample_losses import Formula, slope, step
 from weft.solvers.shared_sample_draws import order_of
 
 #: Below this, a factor that is kept apart is multiplied in.

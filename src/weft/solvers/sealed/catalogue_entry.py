@@ -11,9 +11,9 @@ from weft.solvers.algorithm_entry import Algorithm
 from weft.solvers.base import Coordinator, PartyHalf
 from weft.solvers.evaluation_settings import EvaluationSettings
 from weft.solvers.party_context import PartyContext
-from weft.solvers.sealed.losses_on_shares import LOSSES
 from weft.solvers.sealed.model_guard import told_by_model
 from weft.solvers.sealed.point_and_vector_limit import MOST_LAMBDAS
+from weft.solvers.sealed.supported_losses import LOSSES
 from weft.solvers.sealed.table_positions import MOST_CELLS, shapes_of, whole_table
 from weft.solvers.settings import Settings
 from weft.solvers.sum_count_forecast import QUASI_NEWTON, Forecast, power_of_gap

@@ -15,15 +15,15 @@ from weft.solvers.base import Checkpointing, Coordinator, Record, Result, Stage
 from weft.solvers.run_loop import Clock, ends_whole_run, why_stop
 from weft.solvers.sealed.coordinator_certified_points import ReleasedPoint
 from weft.solvers.sealed.coordinator_held_out_losses import HeldOut, starting_losses
-from weft.solvers.sealed.coordinator_inner_products import VectorProducts
+from weft.solvers.sealed.coordinator_known_inner_products import VectorProducts
 from weft.solvers.sealed.coordinator_lbfgs import Descent, Trial, factors_of
 from weft.solvers.sealed.coordinator_series_range_guard import SeriesChoice
 from weft.solvers.sealed.exponential_series import AnySeries, ExponentialSeries
 from weft.solvers.sealed.gamma_as_poisson import GAMMA
-from weft.solvers.sealed.losses_on_shares import EXPONENTIAL_LOSSES
 from weft.solvers.sealed.pack_scalar_shares import Told
 from weft.solvers.sealed.point_and_vector_limit import MOST_GRADIENTS, spare_points
 from weft.solvers.sealed.second_moment_round_trips import MomentExchange
+from weft.solvers.sealed.supported_losses import EXPONENTIAL_LOSSES
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
 from weft.solvers.subspace.coordinator import chosen_stage

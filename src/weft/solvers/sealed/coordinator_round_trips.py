@@ -42,7 +42,6 @@ from weft.solvers.sealed.fold_rows import (
     with_fold,
 )
 from weft.solvers.sealed.gamma_as_poisson import GAMMA, GAMMA_CENTRE
-from weft.solvers.sealed.losses_on_shares import EXPONENTIAL_LOSSES
 from weft.solvers.sealed.messages import (
     BEGIN,
     FIRST,
@@ -69,7 +68,8 @@ from weft.solvers.sealed.messages import (
     WeighRequest,
 )
 from weft.solvers.sealed.pack_scalar_shares import Told, add_shares
-from weft.solvers.sealed.sample_weight_digits import Weighing
+from weft.solvers.sealed.sample_weight_digit_widths import Weighing
+from weft.solvers.sealed.supported_losses import EXPONENTIAL_LOSSES
 from weft.solvers.sealed.table_bounds import BOUNDS, table_bounds
 from weft.solvers.sealed.table_positions import shapes_of, whole_table
 from weft.solvers.settings import Settings

@@ -15,9 +15,9 @@ import numpy as np
 from weft.array_types import Floats
 from weft.errors import ConfigError
 from weft.solvers.sealed.exponential_series import AnySeries, ExponentialSeries
-from weft.solvers.sealed.losses_on_shares import EXPONENTIAL_LOSSES
-from weft.solvers.sealed.sample_weight_digits import LOSS_NOISE, Weighing
+from weft.solvers.sealed.sample_weight_digit_widths import LOSS_NOISE, Weighing
 from weft.solvers.sealed.sine_series import LOSS_TERMS, SCORE_BITS, Series
+from weft.solvers.sealed.supported_losses import EXPONENTIAL_LOSSES
 
 #: Binary digits of cells, and of weights: products of both have those of scores.
 CELL_BITS = 18

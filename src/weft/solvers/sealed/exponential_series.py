@@ -19,10 +19,10 @@ import numpy as np
 
 from weft.array_types import Floats
 from weft.crypto.primitives.seeded_words import Words
-from weft.solvers.sealed.losses_on_shares import EXPONENTIAL_LOSSES
 from weft.solvers.sealed.masked_sine_kernels import SINE_ERROR
-from weft.solvers.sealed.sample_weight_digits import LOSS_NOISE
+from weft.solvers.sealed.sample_weight_digit_widths import LOSS_NOISE
 from weft.solvers.sealed.sine_series import SCORE_BITS, SERIES, Series
+from weft.solvers.sealed.supported_losses import EXPONENTIAL_LOSSES
 
 #: How far beyond the interval the fall has its middle, and how wide it is.
 _BEYOND, _WIDTH = Decimal("3.3"), Decimal("0.6")

@@ -20,7 +20,7 @@ import numpy as np
 from weft.array_types import Flags, Floats, Ints
 from weft.crypto.primitives.seeded_words import Words
 from weft.errors import ConfigError
-from weft.solvers.sealed.losses_on_shares import EXPONENTIAL_LOSSES
+from weft.solvers.sealed.supported_losses import EXPONENTIAL_LOSSES
 from weft.solvers.sealed.table_bounds import rounded_off
 from weft.solvers.subspace.class_fold_problems import Problems
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.array_types import Floats
-from weft.solvers.sealed.coordinator_inner_products import VectorProducts
+from weft.solvers.sealed.coordinator_known_inner_products import VectorProducts
 from weft.solvers.subspace.bundle_qp import Master
-from weft.solvers.subspace.free_intercept_bounds import HOLD, balanced
+from weft.solvers.subspace.lower_bound_free_intercept import HOLD, balanced
 
 #: Cuts from which on they are worth mixing.
 _FEWEST = 3

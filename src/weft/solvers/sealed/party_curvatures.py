@@ -33,7 +33,10 @@ from weft.solvers.sealed.gradient_guard import (
 )
 from weft.solvers.sealed.masked_sine_kernels import add_waves
 from weft.solvers.sealed.messages import BendsReply, BendsRequest
-from weft.solvers.sealed.moment_digits import (
+from weft.solvers.sealed.party import SealedParty
+from weft.solvers.sealed.ring_products import encoded
+from weft.solvers.sealed.sample_weight_digit_widths import TIMES_MASKS
+from weft.solvers.sealed.second_moment_digit_widths import (
     FEWEST_BENDS,
     MOST_BENDS,
     bend_cuts,
@@ -42,9 +45,6 @@ from weft.solvers.sealed.moment_digits import (
     square_noise,
     sum_noise,
 )
-from weft.solvers.sealed.party import SealedParty
-from weft.solvers.sealed.ring_products import encoded
-from weft.solvers.sealed.sample_weight_digits import TIMES_MASKS
 from weft.solvers.sealed.second_moment_guard import row_groups, too_decided
 from weft.solvers.sealed.share_arithmetic import DealtShares, noise
 from weft.solvers.sealed.sine_series import SCORE_BITS

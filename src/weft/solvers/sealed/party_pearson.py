@@ -29,9 +29,9 @@ from weft.solvers.sealed.messages import (
     RatiosReply,
     RatiosRequest,
 )
-from weft.solvers.sealed.moment_digits import MOST_BENDS, gradient_noise, pearson_noise
 from weft.solvers.sealed.party_weighted_second_moments import WeightedMomentsParty
 from weft.solvers.sealed.ring_products import transposed_products
+from weft.solvers.sealed.second_moment_digit_widths import MOST_BENDS, gradient_noise, pearson_noise
 from weft.solvers.sealed.share_arithmetic import cut_scores, noise
 from weft.solvers.settings import Settings
 

@@ -25,7 +25,6 @@ from weft.solvers.base import MomentShare, MomentShares
 from weft.solvers.party_context import PartyContext
 from weft.solvers.sealed.digit_widths import CELL_BITS
 from weft.solvers.sealed.few_rows_of_poisson_hessian import upper_cap
-from weft.solvers.sealed.losses_on_shares import ALIKE
 from weft.solvers.sealed.messages import (
     BENDS,
     CELLS,
@@ -43,9 +42,13 @@ from weft.solvers.sealed.messages import (
     WeightsReply,
     WeightsRequest,
 )
-from weft.solvers.sealed.moment_digits import FACTORIAL_NOISE, carry_noise, gradient_noise
 from weft.solvers.sealed.party_curvatures import CurvatureShares
 from weft.solvers.sealed.ring_products import encoded, transposed_products
+from weft.solvers.sealed.second_moment_digit_widths import (
+    FACTORIAL_NOISE,
+    carry_noise,
+    gradient_noise,
+)
 from weft.solvers.sealed.second_moment_guard import (
     check_moments,
     matrices_of,
@@ -53,6 +56,7 @@ from weft.solvers.sealed.second_moment_guard import (
 )
 from weft.solvers.sealed.second_moment_kernels import CUT_TWICE, cross_products
 from weft.solvers.sealed.share_arithmetic import cut_scores, noise
+from weft.solvers.sealed.supported_losses import ALIKE
 from weft.solvers.sealed.table_positions import WholeTable
 from weft.solvers.settings import Settings
 

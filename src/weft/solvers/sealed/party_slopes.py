@@ -25,7 +25,6 @@ from weft.solvers.sealed.digit_widths import (
 from weft.solvers.sealed.exponential_series import AnySeries, series_for
 from weft.solvers.sealed.fold_rows import FoldRows, with_fold
 from weft.solvers.sealed.gamma_as_poisson import GAMMA
-from weft.solvers.sealed.losses_on_shares import EXPONENTIAL_LOSSES
 from weft.solvers.sealed.masked_sine_kernels import add_cosines, add_waves, blocks_of
 from weft.solvers.sealed.model_guard import refuse_standing_out
 from weft.solvers.sealed.pack_scalar_shares import pack_shares
@@ -44,6 +43,7 @@ from weft.solvers.sealed.sine_series import (
     Series,
     alarm_multiples,
 )
+from weft.solvers.sealed.supported_losses import EXPONENTIAL_LOSSES
 from weft.solvers.sealed.table_positions import WholeTable
 from weft.solvers.sealed.wide_ring import numbers_of
 from weft.solvers.settings import Settings

@@ -21,8 +21,8 @@ from weft.solvers.sealed.messages import (
     TablesRequest,
     WeightsReply,
 )
-from weft.solvers.sealed.moment_digits import FEWEST_BENDS, MOST_BENDS, split_weights
 from weft.solvers.sealed.party_second_moments import SealedMomentsParty
+from weft.solvers.sealed.second_moment_digit_widths import FEWEST_BENDS, MOST_BENDS, split_weights
 from weft.solvers.sealed.table_positions import WholeTable
 
 

@@ -29,7 +29,7 @@ from weft.solvers.sealed.messages import SlopesReply, SlopesRequest, WeighReques
 from weft.solvers.sealed.model_guard import refuse_uneven
 from weft.solvers.sealed.party_slopes import SlopeShares
 from weft.solvers.sealed.ring_products import encoded
-from weft.solvers.sealed.sample_weight_digits import (
+from weft.solvers.sealed.sample_weight_digit_widths import (
     COUNT_WEIGHT_DIGITS,
     TIMES_MASKS,
     WEIGHT_DIGITS,

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from weft.errors import ProtocolError
-from weft.solvers.sealed.losses_on_shares import EXPONENTIAL_LOSSES
+from weft.solvers.sealed.supported_losses import EXPONENTIAL_LOSSES
 from weft.solvers.settings import Settings
 
 #: Gradients that a run may have: every new vector is multiplied with all others.

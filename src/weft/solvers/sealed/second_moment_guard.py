@@ -29,7 +29,7 @@ from weft.solvers.sealed.few_rows_behind_combinations import (
     spanned_by,
     stands_for_few,
 )
-from weft.solvers.sealed.losses_on_shares import ALIKE
+from weft.solvers.sealed.supported_losses import ALIKE
 from weft.solvers.sealed.table_positions import WholeTable
 from weft.solvers.settings import Settings
 

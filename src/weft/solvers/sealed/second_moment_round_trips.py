@@ -19,7 +19,6 @@ from weft.solvers.sealed.digit_widths import Errors
 from weft.solvers.sealed.exponential_series import ExponentialSeries
 from weft.solvers.sealed.fold_rows import FoldSizes
 from weft.solvers.sealed.gamma_as_poisson import GAMMA
-from weft.solvers.sealed.losses_on_shares import ALIKE, EXPONENTIAL_LOSSES
 from weft.solvers.sealed.messages import (
     BENDS,
     CELLS,
@@ -46,7 +45,7 @@ from weft.solvers.sealed.messages import (
     WeightsReply,
     WeightsRequest,
 )
-from weft.solvers.sealed.moment_digits import (
+from weft.solvers.sealed.second_moment_digit_widths import (
     bend_cuts,
     bend_digits,
     bend_total,
@@ -63,6 +62,7 @@ from weft.solvers.sealed.moment_digits import (
     weighed_gram_error,
     weight_width,
 )
+from weft.solvers.sealed.supported_losses import ALIKE, EXPONENTIAL_LOSSES
 from weft.solvers.settings import Settings
 
 _KEPT_BACK = (

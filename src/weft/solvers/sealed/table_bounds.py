@@ -18,8 +18,12 @@ from weft.compiled_code import OUTER
 from weft.matching.holding_map import HoldingMap
 from weft.solvers.sealed.digit_widths import CELL_BITS, TableBounds
 from weft.solvers.sealed.gamma_as_poisson import GAMMA, reach_of
-from weft.solvers.sealed.losses_on_shares import EXPONENTIAL_LOSSES
-from weft.solvers.sealed.sample_weight_digits import COUNT_WEIGHT_DIGITS, WEIGHT_DIGITS, Weighing
+from weft.solvers.sealed.sample_weight_digit_widths import (
+    COUNT_WEIGHT_DIGITS,
+    WEIGHT_DIGITS,
+    Weighing,
+)
+from weft.solvers.sealed.supported_losses import EXPONENTIAL_LOSSES
 
 #: Numbers that a party tells: those of its table, two of the weights of its samples, and of
 #: responses of a gamma model.

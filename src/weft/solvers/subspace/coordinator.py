@@ -25,10 +25,10 @@ from weft.solvers.subspace.coordinator_hyfdca_fallback import Fallback, Fallback
 from weft.solvers.subspace.coordinator_subspace import Subspace, gaps_of
 from weft.solvers.subspace.cutting_planes_solver import EAGER, CuttingPlanes
 from weft.solvers.subspace.lbfgs_solver import Lbfgs
+from weft.solvers.subspace.loss_and_moment_fineness_limit import LEAST_DIRECTIONS
 from weft.solvers.subspace.newton_cg_solver import NewtonCg
 from weft.solvers.subspace.round_trips import Exchange
 from weft.solvers.subspace.span_newton_solver import SpanNewton
-from weft.solvers.subspace.table_fineness_limit import LEAST_DIRECTIONS
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.gap_certificate import Certificate
 

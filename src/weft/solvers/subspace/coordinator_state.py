@@ -10,8 +10,8 @@ import numpy as np
 
 from weft.array_types import Floats
 from weft.crypto import Adder
+from weft.matching.counted_and_labelled_rows import counted, followed, labelled_rows
 from weft.matching.holding_map import HoldingMap
-from weft.matching.who_has_labels import counted, followed, labelled_rows
 from weft.protocol import Channel, Message
 from weft.protocol.message_bytes import question_digest
 from weft.solvers.coordinator_visible_weights import VisibleWeights
@@ -25,6 +25,11 @@ from weft.solvers.subspace.ask_until_answered import (
     RepeatedAsking,
 )
 from weft.solvers.subspace.class_fold_problems import Problems
+from weft.solvers.subspace.loss_and_moment_fineness_limit import (
+    most_directions,
+    most_steps,
+    weighing,
+)
 from weft.solvers.subspace.messages import (
     FOLLOW,
     DualsReply,
@@ -32,8 +37,7 @@ from weft.solvers.subspace.messages import (
     InheritReply,
     PointReply,
 )
-from weft.solvers.subspace.precision_choices import rows_give_products
-from weft.solvers.subspace.table_fineness_limit import most_directions, most_steps, weighing
+from weft.solvers.subspace.vector_precision_choices import rows_give_products
 from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.latest_value_per_slot import LatestValues

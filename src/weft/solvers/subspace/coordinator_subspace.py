@@ -7,7 +7,7 @@ are arrays of coefficients (vectors × problems); lengths and angles come from t
 An intercept that λ does not hold back has an entry in every vector, which the coordinator knows: s.
 The Gram matrices are then of all other columns. A dual vector bounds P* for every intercept β by
 D − s β, and so does a mixture: one with Σ μ_j s_j = 0 bounds P* itself, and rounding of that sum is
-paid for (`free_intercept_bounds.py`).
+paid for (`lower_bound_free_intercept.py`).
 
 Where the classes of a loss are one problem (softmax), its columns have the same numbers: inner
 products, losses and bounds of all classes together. Only intercepts are those of each class.
@@ -19,12 +19,17 @@ import numpy as np
 
 from weft.array_types import Floats, Ints
 from weft.solvers.subspace.class_fold_problems import PARTS
-from weft.solvers.subspace.free_intercept_bounds import InterceptRange
-from weft.solvers.subspace.joint_class_intercept_bounds import JointInterceptRange
+from weft.solvers.subspace.lower_bound_free_intercept import InterceptRange
+from weft.solvers.subspace.lower_bound_joint_intercepts import JointInterceptRange
 from weft.solvers.subspace.messages import Ascent, Fold
 from weft.solvers.subspace.party_vectors import padded
-from weft.solvers.subspace.precision_choices import FINEST, FIXED_POINT, SINGLE, in_few_digits
 from weft.solvers.subspace.round_trips import Exchange
+from weft.solvers.subspace.vector_precision_choices import (
+    FINEST,
+    FIXED_POINT,
+    SINGLE,
+    in_few_digits,
+)
 
 #: Relative rounding of a number.
 _ROUNDING = 2.0**-52

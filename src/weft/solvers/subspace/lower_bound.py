@@ -7,8 +7,8 @@ import numpy as np
 from weft.array_types import Flags, Floats, Ints
 from weft.solvers.subspace.bundle_qp import Master
 from weft.solvers.subspace.coordinator_subspace import FREE, Subspace
-from weft.solvers.subspace.free_intercept_bounds import HOLD, InterceptRange, Mixture, balanced
-from weft.solvers.subspace.joint_class_intercept_bounds import (
+from weft.solvers.subspace.lower_bound_free_intercept import HOLD, InterceptRange, Mixture, balanced
+from weft.solvers.subspace.lower_bound_joint_intercepts import (
     CutsBesideClasses,
     JointInterceptRange,
     best_mixture,

@@ -12,9 +12,9 @@ from weft.guards.count_equal_values import number_pairs
 from weft.guards.min_batch import SeenBatches
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
+from weft.solvers.subspace.loss_and_moment_fineness_limit import tells_moments
 from weft.solvers.subspace.party_sample_values import FACTORS, Rows
-from weft.solvers.subspace.precision_choices import in_few_digits
-from weft.solvers.subspace.table_fineness_limit import tells_moments
+from weft.solvers.subspace.vector_precision_choices import in_few_digits
 from weft.sums.party_contribution import Wire
 
 

@@ -12,7 +12,14 @@ from weft.protocol.shared_fields import PadLinks
 from weft.solvers.party_context import PartyContext
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
-from weft.solvers.subspace.measurement_limit import MeasurementLimit
+from weft.solvers.subspace.loss_and_moment_fineness_limit import (
+    MOST_STEPS,
+    most_directions,
+    most_steps,
+    tells_moments,
+    weighing,
+)
+from weft.solvers.subspace.loss_table_and_vector_limit import MeasurementLimit
 from weft.solvers.subspace.messages import (
     CloseReply,
     CloseRequest,
@@ -36,13 +43,6 @@ from weft.solvers.subspace.party_held_out_scores import HeldOutScores
 from weft.solvers.subspace.party_sample_values import Rows
 from weft.solvers.subspace.party_vectors import Wires, sized
 from weft.solvers.subspace.settings import SPAN_NEWTON
-from weft.solvers.subspace.table_fineness_limit import (
-    MOST_STEPS,
-    most_directions,
-    most_steps,
-    tells_moments,
-    weighing,
-)
 from weft.solvers.subspace.vector_noise import VectorNoise
 from weft.sums.party_contribution import Wire, own_slots, speaks
 from weft.sums.scalar_sums import over_labelled, pack_scalars

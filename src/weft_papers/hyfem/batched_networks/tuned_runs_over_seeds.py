@@ -28,7 +28,13 @@ from weft_neural.settings import NeuralSettings
 from weft_papers.hyfem.batched_networks.image_blocks import ImageBlocks
 from weft_papers.hyfem.batched_networks.measuring import Measured
 from weft_papers.hyfem.batched_networks.rounds import Exchange, Together, Turn, pooled
-from weft_papers.hyfem.batched_networks.run_lines import KEY, Line, best_rate, key_of, read_lines
+from weft_papers.hyfem.batched_networks.runs_as_json_lines import (
+    KEY,
+    Line,
+    best_rate,
+    key_of,
+    read_lines,
+)
 from weft_papers.hyfem.scenes import Scene
 from weft_papers.hyfem.setups import Kind, Plan, Setup, setup
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from weft.array_types import Ints
-from weft.data.data_set_folder import DataFolder
+from weft.data.named_data_set_files import DataFolder
 from weft_papers.hyfem.scenes.blocks_and_classes_per_party import colour_deal, table4
 from weft_papers.hyfem.scenes.cifar10_files import CLASSES, read_cifar10
-from weft_papers.hyfem.scenes.image_files import Bytes, subfolder
-from weft_papers.hyfem.scenes.image_folders import class_folders, list_images
-from weft_papers.hyfem.scenes.quadrants_and_subsets import (
+from weft_papers.hyfem.scenes.cut_images_and_sets import (
     QUADRANT_COLOURS,
     QUADRANTS,
     part,
@@ -16,6 +14,8 @@ from weft_papers.hyfem.scenes.quadrants_and_subsets import (
     quadrants_by_colour,
     thin,
 )
+from weft_papers.hyfem.scenes.image_files import Bytes, subfolder
+from weft_papers.hyfem.scenes.image_folders import class_folders, list_images
 from weft_papers.hyfem.scenes.scene import Scene
 
 Images = tuple[Bytes, Ints]

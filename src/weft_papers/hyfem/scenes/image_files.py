@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.data.data_set_folder import DATA_VARIABLE, DataFolder
+from weft.data.named_data_set_files import DATA_VARIABLE, DataFolder
 from weft.errors import DataError
 
 Bytes = NDArray[np.uint8]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, cast
 
-from weft.data.data_set_folder import DataFolder, load_with
+from weft.data.named_data_set_files import DataFolder, load_with
 from weft_neural.named_scenes import SceneEntry
 from weft_papers.hyfem.scenes import cifar10_and_eurosat, digits, herigraph, modelnet40
 from weft_papers.hyfem.scenes.scene import Scene

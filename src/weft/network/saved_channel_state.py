@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import astuple
 from typing import Any
 
+from weft.network.absent_parties import Liveness
 from weft.network.coordinator_snapshots import CoordinatorSnapshots, chapters_joined
 from weft.network.exchange_outcome import (
     ChannelStanding,
@@ -15,8 +16,7 @@ from weft.network.exchange_outcome import (
     Saved,
     write_record,
 )
-from weft.network.liveness import Liveness
-from weft.network.presence_replay import Presence
+from weft.network.repeat_absences import Presence
 from weft.network.transport_interface import Transport
 from weft.protocol import Channel, Failure
 from weft.protocol.channel import Follow, Sink

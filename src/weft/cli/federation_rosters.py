@@ -1,4 +1,4 @@
-"""``weft federation``: cards, rosters and signatures; `weft.cli.kits` adds the kits."""
+"""``weft federation``: cards, rosters and signatures; `weft.cli.federation_kits` adds the kits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.cli.founding import AlsoKinds, Askers, limits_of
+from weft.cli.federation_founding import AlsoKinds, Askers, limits_of
 
 if TYPE_CHECKING:
     from datetime import date

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import weft
-from weft import prepared_types
+from weft import types_ready_to_decode
 
 SOURCES = Path(weft.__file__).parents[1]
 #: Of these msgspec keeps nothing, so that threads need not wait for each other.
@@ -29,16 +29,18 @@ def test_types_are_prepared_one_at_a_time(monkeypatch):
         at_once.pop()
         return found
 
-    monkeypatch.setattr(prepared_types.msgspec.msgpack, "Decoder", slowly)
+    monkeypatch.setattr(types_ready_to_decode.msgspec.msgpack, "Decoder", slowly)
     inner = msgspec.defstruct("Inner", [("a", int)])
     kinds = [msgspec.defstruct(f"Outer{k}", [("inner", inner)]) for k in range(4)]
-    threads = [threading.Thread(target=prepared_types.prepared, args=(kind,)) for kind in kinds]
+    threads = [
+        threading.Thread(target=types_ready_to_decode.prepared, args=(kind,)) for kind in kinds
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert most == [1, 1, 1, 1]
-    assert prepared_types.prepared(kinds[0]) is kinds[0]
+    assert types_ready_to_decode.prepared(kinds[0]) is kinds[0]
     assert len(most) == 4  # what is prepared once stays so
 
 
@@ -68,11 +70,11 @@ def ready(kind: ast.expr) -> bool:
 def test_every_type_that_is_decoded_is_prepared(package):
     found, wrong = 0, []
     for path in sorted((SOURCES / package).rglob("*.py")):
-        if path.name == "prepared_types.py":
+        if path.name == "types_ready_to_decode.py":
             continue
         text = path.read_text(encoding="utf-8")
         kinds = kinds_decoded(ast.parse(text)) if "msgspec" in text else []
         found += len(kinds)
         wrong += [f"{path.name}:{kind.lineno}" for kind in kinds if not ready(kind)]
-    assert not wrong, "msgspec.….decode(…, type=prepared(Type)), see weft/prepared_types.py"
+    assert not wrong, "msgspec.….decode(…, type=prepared(Type)), see weft/types_ready_to_decode.py"
     assert found >= 3

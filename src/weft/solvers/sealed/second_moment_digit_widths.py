@@ -17,7 +17,7 @@ from weft.errors import ConfigError
 from weft.solvers.sealed.curvature_series import CurvatureSeries
 from weft.solvers.sealed.digit_widths import CELL_BITS, CHANCE, Errors, TableBounds, Widths
 from weft.solvers.sealed.exponential_series import ExponentialSeries
-from weft.solvers.sealed.sample_weight_digits import LOSS_NOISE, WEIGHT_DIGITS, Weighing
+from weft.solvers.sealed.sample_weight_digit_widths import LOSS_NOISE, WEIGHT_DIGITS, Weighing
 
 #: Binary digits that curvatures must have at least, and those that are of any use.
 FEWEST_BENDS, MOST_BENDS = 8, 40

@@ -9,9 +9,9 @@ from typing import Any, Literal, Self
 import msgspec
 
 from weft.errors import ProtocolError
-from weft.prepared_types import prepared
 from weft.protocol import Channel, Failure, Replies, Request, size_of
 from weft.storage.atomic_files import StorageError, replacing
+from weft.types_ready_to_decode import prepared
 
 #: How a party can miss an exchange: it was not asked (``away``), it did not get or finish the work
 #: (``absent``), or it did the work and its reply did not arrive (``late``).

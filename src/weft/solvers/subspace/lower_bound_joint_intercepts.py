@@ -25,7 +25,7 @@ import numpy as np
 
 from weft.array_types import Floats, Ints
 from weft.solvers.subspace.class_fold_problems import Problems
-from weft.solvers.subspace.free_intercept_bounds import DOUBT, Mixture
+from weft.solvers.subspace.lower_bound_free_intercept import DOUBT, Mixture
 from weft.sums.fixed_point_bounds import Bounds
 
 #: Classes beside whose intercept there is a cut in one iteration.
