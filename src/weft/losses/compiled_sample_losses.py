@@ -16,9 +16,14 @@ import numpy as np
 from weft.compiled_code import OUTER
 from weft.errors import ConfigError
 from weft.losses.base import Loss
-from weft.losses.compiled_steps import deviation, logistic, margin, tube
+from weft.losses.dual_steps import deviation_step, logistic_step, margin_step, tube_step
 
 MARGIN, DEVIATION, TUBE, LOGISTIC = range(4)
+
+_margin = numba.njit(cache=True)(margin_step)
+_deviation = numba.njit(cache=True)(deviation_step)
+_tube = numba.njit(cache=True)(tube_step)
+_logistic = numba.njit(cache=True)(logistic_step)
 
 
 class Formula(NamedTuple):
@@ -59,12 +64,12 @@ def formula_of(loss: Loss) -> Formula:
 def step(formula: Formula, alpha: float, z: float, y: float, q: float) -> float:
     """The new α of a dual step; see :meth:`Loss.dual_step`."""
     if formula.family == MARGIN:
-        return margin(alpha, z, y, q, formula.g, formula.bound)
+        return _margin(alpha, z, y, q, formula.g, formula.bound)
     if formula.family == DEVIATION:
-        return deviation(alpha, z, y, q, formula.g, formula.bound)
+        return _deviation(alpha, z, y, q, formula.g, formula.bound)
     if formula.family == TUBE:
-        return tube(alpha, z, y, q, formula.epsilon)
-    return logistic(alpha, z, y, q)
+        return _tube(alpha, z, y, q, formula.epsilon)
+    return _logistic(alpha, z, y, q)
 
 
 @numba.njit(**OUTER)

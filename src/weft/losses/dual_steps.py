@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache
+from inspect import signature
 
 from weft.losses.base import Array
 
@@ -34,9 +35,12 @@ def compiled(formula: Callable[..., float]) -> Callable[..., Array]:
     It is compiled (or loaded) when it is first wanted: numba takes a second to start, which a
     command that only reads the name of a loss should not wait for.
     """
-    from weft.losses.compiled_steps import over_arrays
+    import numba
 
-    return over_arrays(formula)
+    types = ", ".join(["float64"] * len(signature(formula).parameters))
+    vectorize = numba.vectorize([f"float64({types})"], cache=True)  # type: ignore[no-untyped-call]
+    ufunc: Callable[..., Array] = vectorize(formula)
+    return ufunc
 
 
 def margin_step(alpha: float, z: float, y: float, q: float, g: float, bound: float) -> float:
