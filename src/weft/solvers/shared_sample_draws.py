@@ -84,17 +84,28 @@ def cohort_draws(seed: int, iteration: int, cohorts: Any) -> Any:
 
 @numba.njit(**OUTER)
 def cohort_window(
-    seed: int, iteration: int, ahead: int, first: Any, cohorts: Any, n_shared: int
+    seed: int,
+    iteration: int,
+    ahead: int,
+    movable: Any,
+    cohorts: Any,
+    n_shared: int,
+    drawn: Any,
+    out: Any,
 ) -> Any:
-    """``first``, then what ``ahead`` iterations draw from ``cohorts``, without repeats."""
-    most = first.shape[0]
-    for j in range(cohorts.shape[0]):
-        most += ahead * cohorts[j, 3]
-    seen, out = _empty_set(most), np.empty(most, np.int32)
-    at = _append(first, n_shared, seen, out, numba.int64(0))
+    """What this iteration draws from ``movable``, and the window of ``ahead`` iterations.
+
+    Into ``drawn`` come the rows drawn, ascending: in memory order, rows of a big table cost fewer
+    cache misses. Into ``out`` come these, then what the iterations draw from ``cohorts``, without
+    repeats. Returns how long that is: arrays that it made would take Python longer to take over
+    than to make.
+    """
+    drawn[:] = _ascending(cohort_draws(seed, iteration, movable))
+    seen = _empty_set(out.shape[0])
+    at = _append(drawn, n_shared, seen, out, numba.int64(0))
     for t in range(iteration, iteration + ahead):
         at = _append(cohort_draws(seed, t, cohorts), n_shared, seen, out, at)
-    return out[:at]
+    return at
 
 
 @numba.njit(**OUTER)
@@ -164,8 +175,7 @@ def party_window(
     ``others`` has a row (party, its samples, how many it draws, cohort's offset there, cohort's
     size, local start here) per cohort shared with another label holder, sorted by party. Into
     ``drawn`` come the rows drawn here, into ``out`` the window, which begins with those of them
-    that are shared. Returns how many these are, and how long the window is: arrays that it made
-    would take Python longer to take over than to make.
+    that are shared. Returns how many these are, and how long the window is.
     """
     rows, shared = party_rows(seed, iteration, party, labelled, count, n_shared)
     drawn[:] = rows

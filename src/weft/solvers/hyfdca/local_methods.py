@@ -220,6 +220,8 @@ class CohortDrawing(Drawing):
         self._shared = self._cohorts(shared)
         self._private = self._cohorts(~shared)
         self._alone = len(self._movable) == len(self._shared)
+        #: Shared rows drawn here, and by anybody, in one iteration.
+        self._moved, self._in_window = int(self._movable[:, 3].sum()), int(self._shared[:, 3].sum())
 
     def _cohorts(self, which: NDArray[np.bool_]) -> Ints:
         party_view = self._view
@@ -227,17 +229,25 @@ class CohortDrawing(Drawing):
         return np.stack([column[which] for column in columns], axis=1)
 
     def _rows(self, iteration: int, ahead: int) -> tuple[Slots, Slots, Slots]:
-        shared = cohort_draws(self._seed, iteration, self._movable)
-        # In memory order, rows of a big table cost fewer cache misses; the draw is the same.
-        shared.sort()
         private = _NONE
         if len(self._private):
             private = cohort_draws(self._seed, iteration, self._private)
+        others, more = self._shared, ahead * self._in_window
         if ahead == 1 and self._alone:
-            return shared, private, shared
-        n_shared = self._view.n_shared_rows
-        window = cohort_window(self._seed, iteration, ahead, shared, self._shared, n_shared)
-        return shared, private, window
+            # What is drawn here is the window.
+            others, more = self._shared[:0], 0
+        shared, window = np.empty(self._moved, np.int32), np.empty(self._moved + more, np.int32)
+        end = cohort_window(
+            self._seed,
+            iteration,
+            ahead,
+            self._movable,
+            others,
+            self._view.n_shared_rows,
+            shared,
+            window,
+        )
+        return shared, private, window[:end]
 
 
 class PartyDrawing(Drawing):
