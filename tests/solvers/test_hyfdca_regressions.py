@@ -302,3 +302,13 @@ def test_norms_of_all_are_told_again_once_the_step_was_repeated(
     with pytest.raises(ProtocolError, match="takes a step back"):
         ask(half._sequence)
     ask(half._sequence + 1)
+
+
+@pytest.mark.parametrize("local", ["safe", "practical"])
+@pytest.mark.parametrize("ahead", [0, -3])
+def test_a_window_of_no_iterations_is_refused(simulate, patchwork, quick, local, ahead):
+    """Compiled code would write what is drawn now behind the end of such a window."""
+    simulation = simulate(patchwork(), quick(cipher="plain", iterations=1, local=local, iic=0.5))
+    simulation.go()
+    with pytest.raises(ProtocolError, match="'ahead' is no number of iterations"):
+        simulation.half("north").drawing.turn(2, ahead, False)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from weft.array_types import Floats, Ints, Slots
 from weft.losses import Loss
 from weft.matching.party_view import PartyView
+from weft.protocol.message import malformed
 from weft.solvers.settings import Settings
 from weft.solvers.shared_sample_draws import cohort_draws, cohort_window, party_window
 
@@ -185,6 +186,9 @@ class Drawing(ABC):
             Send partial products also for the draws of the next ``ahead`` − 1 iterations: if
             this party is absent then, its stored contribution is as fresh as can be.
         """
+        if ahead < 1:
+            # Compiled code would write beyond a window that has no room for what is drawn now.
+            raise malformed("ahead", "is no number of iterations")
         if self.whole:
             return self._whole_turn(every)
         shared, private, window = self._rows(iteration, 1 if every else ahead)
