@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 from scene import by_both, run, table_of, tile_of
@@ -86,7 +87,7 @@ def credulous(monkeypatch):
         return Wire.open(wire, packed, width, slots)
 
     def reveal(cipher, total):
-        return opened(cipher, total._replace(since=0))
+        return opened(cipher, msgspec.structs.replace(total, since=0))
 
     opened = Cipher.reveal
     for kind in (Posts, Latest):

@@ -69,7 +69,8 @@ def test_a_record_that_is_believed_gives_the_margin_of_one_sample(times, monkeyp
         return show(streams, kind, slots, words, tags, carried, (0, NEWEST), where, **how)
 
     monkeypatch.setattr(Streams, "show", believe)
-    monkeypatch.setattr(Wire, "_whole", False)
+    never = property(lambda sum_: False, lambda sum_, value: None)
+    monkeypatch.setattr(Wire, "_whole", never, raising=False)
     told = attack(times)
     limbs = unpacked(b"".join(told.values())).reshape(len(told), -1, 3).sum(axis=0)
     rest = floats_of(limbs)[0] * SAMPLES - (SAMPLES - 1) * np.log(2)

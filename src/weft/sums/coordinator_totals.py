@@ -171,9 +171,11 @@ class Totals:
         """Slots of many parties from their local numbers, all checked at once."""
         if not names:
             return np.zeros(0, np.int64)
-        if not chosen:
-            return self.layout.slots_of(names)
         layout = self.layout
+        if not chosen:
+            if layout.joined[0] != tuple(names):
+                layout.joined = tuple(names), np.concatenate([layout.own[name] for name in names])
+            return layout.joined[1]
         locals_ = [
             chosen[p] if p in chosen else np.arange(len(layout.own[p]), dtype=np.int32)
             for p in names

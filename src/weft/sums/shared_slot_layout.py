@@ -57,19 +57,9 @@ class Layout:
         self.end = np.cumsum(lengths)
         self.begin = self.end - lengths
         self.flat = np.concatenate(self.slots) if self.slots else np.zeros(0, np.int64)
-        #: Whose slots were asked for last, one party after the other, and these.
-        self._last: tuple[tuple[str, ...], Ints] = ((), _NONE)
-
-    def slots_of(self, parties: Sequence[str]) -> Ints:
-        """The shared slots of some parties, one party after the other.
-
-        Most often the same parties send whole blocks in every phase, of large tables millions of
-        slots: they are put together once. Nobody may change them.
-        """
-        asked = tuple(parties)
-        if asked != self._last[0]:
-            self._last = asked, np.concatenate([self.own[party] for party in asked])
-        return self._last[1]
+        #: Whose slots were put together last, one party after the other, and these. Most often the
+        #: same parties send whole blocks in every phase, of large tables millions of slots.
+        self.joined: tuple[tuple[str, ...], Ints] = ((), _NONE)
 
     @cached_property
     def sizes(self) -> Ints:
