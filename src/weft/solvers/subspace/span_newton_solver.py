@@ -36,6 +36,10 @@ _BACK = 0.25
 _FLAT = 1e-11
 #: Curvature of a new direction over the least that goes with the last step.
 _CONVEX = 1.2
+#: What part of the moments that were known before goes on where they are told again, of losses with
+#: a kink: parties tell them unsteadily, otherwise in every search, which few samples next to the
+#: kink even out less than all of them. A mean of several searches is nearer to the Hessian.
+_REMEMBERED = 0.4
 #: Share of P below which a change of it means nothing.
 _ROUNDING = 1e-12
 #: What share of the gap a kink that is rounded off may cost, and of the gap that is wanted; and
@@ -200,10 +204,13 @@ class SpanNewton:
         return bent
 
     def _learn(self, newest: int) -> None:
-        """Second moments as they were told, and how curved the newest vector's new part was."""
+        """Second moments as they were told and are remembered, and how curved the newest vector's
+        new part was."""
         subspace, before = self._subspace, self._curvature
-        moments = subspace.exchange.moments
-        assert moments is not None
+        told = subspace.exchange.moments
+        assert told is not None
+        kinked = subspace.exchange.rounding is not None
+        moments = _remembered(told, before) if kinked and before is not None else told
         across = np.full(subspace.width, subspace.exchange.steepest)
         for p in range(subspace.width):
             every = self._every(p)
@@ -277,6 +284,27 @@ class SpanNewton:
             np.arange(1, 1 + len(kept)), held.moments[np.ix_(kept, kept)], held.across
         )
         self._at = self._between = None
+
+
+def _remembered(told: Floats, before: Curvature) -> Floats:
+    """Second moments that were told, with some of those that were known before.
+
+    What the told ones say of further vectors, as combinations of the known and a rest, stays.
+    """
+    known = before.known
+    order = np.concatenate([known, np.setdiff1d(np.arange(len(told)), known)])
+    count = len(known)
+    moments = told.copy()
+    for p in range(told.shape[2]):
+        new = told[:, :, p][np.ix_(order, order)]
+        inside, cross = new[:count, :count], new[:count, count:]
+        onto = np.hstack([np.eye(count), _solved(inside, cross)])
+        mixed = _REMEMBERED * before.moments[:, :, p] + (1.0 - _REMEMBERED) * inside
+        whole = onto.T @ mixed @ onto
+        whole[count:, count:] += new[count:, count:] - cross.T @ onto[:, count:]
+        back = np.argsort(order)
+        moments[:, :, p] = whole[np.ix_(back, back)]
+    return moments
 
 
 def _convex(corner: Floats, part: Floats, bend: float) -> Floats:
