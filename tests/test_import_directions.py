@@ -22,7 +22,7 @@ LAYERS = (
         "errors",
         "array_types",
         "small_arrays",
-        "compiled_code",
+        "numba_options",
         "lazy_names",
         "types_ready_to_decode",
         "plugins",

@@ -20,7 +20,7 @@ from weft.data import Table
 from weft.errors import ProtocolError
 from weft.losses import get_loss
 from weft.solvers.settings import Settings
-from weft.solvers.subspace.capped_moment_weights import levelled, spread_weights, unsteady
+from weft.solvers.subspace.sample_weights_in_moments import levelled, spread_weights, unsteady
 
 HINGE, LOGISTIC = get_loss("hinge"), get_loss("logistic")
 STAY = np.array([[1.0], [0.0]])

@@ -24,7 +24,7 @@ from weft_papers.data.originals import mnist_images
 from weft_papers.hyfem.scenes import SCENES, Scene, Share, load_scene
 from weft_papers.hyfem.scenes import blocks_and_classes_per_party as dealing
 from weft_papers.hyfem.scenes.cifar10_files import read_cifar10
-from weft_papers.hyfem.scenes.cut_images_and_sets import (
+from weft_papers.hyfem.scenes.quadrants_and_stratified_rows import (
     QUADRANT_COLOURS,
     QUADRANTS,
     part,

@@ -15,10 +15,10 @@ from weft.federation.preprocessing_settings import ONE_TABLE
 from weft.guards import Terms
 from weft.losses import get_loss
 from weft.solvers.settings import Settings
-from weft.solvers.subspace.capped_moment_weights import spread_weights
 from weft.solvers.subspace.loss_and_moment_fineness_limit import weighing
 from weft.solvers.subspace.messages import SearchRequest
 from weft.solvers.subspace.party_sample_answers import SampleSide
+from weft.solvers.subspace.sample_weights_in_moments import spread_weights
 from weft.solvers.subspace.span_newton_solver import SpanNewton
 
 HOW = Preprocessing(intercept=True)

@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats
-from weft.compiled_code import INNER, OUTER
 from weft.errors import ProtocolError
+from weft.numba_options import INNER, OUTER
 
 Integers = NDArray[np.int64]
 

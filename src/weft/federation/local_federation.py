@@ -28,7 +28,7 @@ from weft.federation.party import Party
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.release.coordinator import Outcome
 from weft.federation.release.reader_opens_release import Released, open_release
-from weft.federation.release.second_moments import SecondMoments
+from weft.federation.release.reader_second_moments import SecondMoments
 from weft.guards import OPEN, Terms
 from weft.matching.holding_map import HoldingMap
 from weft.matching.id_and_name_forms import normal_features

@@ -40,7 +40,7 @@ from weft.federation.party_training import PartyTraining
 from weft.federation.preprocessing_settings import SampleColumns
 from weft.federation.release.correlation_table import CorrelationTable
 from weft.federation.release.party import ReleaseParty
-from weft.federation.release.second_moments import SecondMoments
+from weft.federation.release.reader_second_moments import SecondMoments
 from weft.federation.resume_fingerprint import insist_on_origin
 from weft.federation.training_data import TrainingData
 from weft.federation.unit_mismatches_party import UnitsParty

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
-from weft.compiled_code import INNER, OUTER
+from weft.numba_options import INNER, OUTER
 
 #: Vectors seen: float32, or, of many samples, int16, whole numbers of a unit per atom.
 Seen = NDArray[Any]

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-from weft.compiled_code import OUTER
 from weft.errors import ConfigError
 from weft.losses.base import Loss
 from weft.losses.dual_steps import deviation_step, logistic_step, margin_step, tube_step
+from weft.numba_options import OUTER
 
 MARGIN, DEVIATION, TUBE, LOGISTIC = range(4)
 

@@ -12,7 +12,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from weft.compiled_code import INNER, OUTER
+from weft.numba_options import INNER, OUTER
 
 #: Samples that stay in the processor's nearest cache while all steps are tried on them.
 _BAND = 512

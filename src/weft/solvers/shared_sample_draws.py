@@ -14,7 +14,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from weft.compiled_code import INNER, OUTER
+from weft.numba_options import INNER, OUTER
 
 
 @numba.njit(cache=True, inline="always")

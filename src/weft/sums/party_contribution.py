@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats, Slots
-from weft.compiled_code import OUTER
 from weft.crypto.ciphers.block_format import MOST_PARTIES
 from weft.crypto.ciphers.cipher_arguments_and_results import ANY_LATER, WHAT, Incoming, Outgoing
 from weft.crypto.ciphers.party_cipher import Cipher
@@ -22,6 +21,7 @@ from weft.crypto.fixed_point import FixedPoint, encode_block_increment, encode_i
 from weft.crypto.pads.known_pads_per_slot import Tails
 from weft.errors import ProtocolError
 from weft.matching.party_view import ToldView
+from weft.numba_options import OUTER
 from weft.protocol.message import malformed
 from weft.protocol.shared_fields import PadIds, PadLinks
 from weft.sums.exposed_sums_counter import News

@@ -12,8 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from weft.array_types import Floats, Slots
-from weft.compiled_code import OUTER
 from weft.matching.party_view import PartyView
+from weft.numba_options import OUTER
 
 Block = Floats | sp.csr_array
 

@@ -35,7 +35,6 @@ import numpy as np
 from numpy.typing import NDArray
 from tenseal import sealapi  # type: ignore[import-untyped]
 
-from weft.compiled_code import OUTER
 from weft.crypto.ciphers.chunk_layout import MODULUS
 from weft.crypto.ciphers.seal_library import (
     POLY,
@@ -48,6 +47,7 @@ from weft.crypto.ciphers.seal_library import (
     seal_context,
 )
 from weft.errors import ProtocolError
+from weft.numba_options import OUTER
 
 if TYPE_CHECKING:
     # The coordinator, which adds with this module, loads nothing that can hold a secret.

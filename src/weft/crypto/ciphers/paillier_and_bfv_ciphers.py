@@ -17,7 +17,6 @@ import numpy as np
 from msgspec.structs import replace
 
 from weft.array_types import Flags, Floats, Ints
-from weft.compiled_code import OUTER
 from weft.crypto.ciphers.bfv_scheme import BfvSecret
 from weft.crypto.ciphers.block_format import KIND_CODES, SIGN, WordBlock, tag_bytes
 from weft.crypto.ciphers.chunk_layout import CHECKS, MODULUS, VALUES, chunks_of
@@ -37,6 +36,7 @@ from weft.crypto.pads.pad_kernels import newest_per_slot
 from weft.crypto.pads.pad_streams import Streams, Words, failed_check
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError
+from weft.numba_options import OUTER
 from weft.protocol.shared_fields import PadIds, PadLinks
 
 T = TypeVar("T")

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Ints
-from weft.compiled_code import OUTER
 from weft.errors import ProtocolError
+from weft.numba_options import OUTER
 from weft.protocol.message import malformed
 from weft.protocol.shared_fields import Asked
 

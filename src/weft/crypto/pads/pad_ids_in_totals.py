@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Ints
-from weft.compiled_code import OUTER
 from weft.crypto.ciphers.block_format import ID_BITS, SIGN, Knots, pad_id_of
+from weft.numba_options import OUTER
 from weft.protocol.shared_fields import PadIds
 
 Sides = NDArray[np.int32]

@@ -16,9 +16,9 @@ from typing import Any
 import numba
 import numpy as np
 
-from weft.compiled_code import INNER, OUTER
 from weft.crypto.ciphers.block_format import ID_BITS, SIGN
 from weft.crypto.primitives.prime_field import PRIME, add_product, from_halves, reduced
+from weft.numba_options import INNER, OUTER
 
 #: Totals lie within ±2^49: so many numbers, the largest of them first.
 _LARGEST, _RANGE = np.uint64((1 << 49) - 1), np.uint64((1 << 50) - 1)

@@ -13,10 +13,10 @@ from typing import Any
 import numba
 import numpy as np
 
-from weft.compiled_code import OUTER
 from weft.crypto.primitives.seeded_words import Words, seeded_words
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError
+from weft.numba_options import OUTER
 
 #: Words that share keyed sums, and how many sums there are.
 CHUNK, SUMS = 1 << 14, 16

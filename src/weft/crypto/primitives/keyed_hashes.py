@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Ints
-from weft.compiled_code import INNER, OUTER
+from weft.numba_options import INNER, OUTER
 
 Words = NDArray[np.uint64]
 

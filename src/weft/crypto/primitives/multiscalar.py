@@ -19,8 +19,8 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from weft.compiled_code import INNER, OUTER
 from weft.crypto.primitives.ristretto import WIDTH, GroupError, count_of
+from weft.numba_options import INNER, OUTER
 
 _P = 2**255 - 19
 _D = -121665 * pow(121666, -1, _P) % _P

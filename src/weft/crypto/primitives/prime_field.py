@@ -10,7 +10,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from weft.compiled_code import OUTER
+from weft.numba_options import OUTER
 
 #: Tags are numbers below this prime.
 PRIME = (1 << 61) - 1

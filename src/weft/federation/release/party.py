@@ -18,7 +18,7 @@ from weft.federation.model import Model
 from weft.federation.release.encrypted_model_slices import open_slice, seal_slice
 from weft.federation.release.model_header import Head
 from weft.federation.release.reader_opens_release import joined
-from weft.federation.release.second_moments import SecondMoments
+from weft.federation.release.reader_second_moments import SecondMoments
 from weft.privacy.agreement.consent import Consent
 from weft.protocol.transcript_hash import Transcript, signed_bytes
 from weft.solvers.settings import Settings

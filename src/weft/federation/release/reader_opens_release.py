@@ -14,7 +14,7 @@ from weft.federation.messages import ModelSlice
 from weft.federation.model import Model
 from weft.federation.release.encrypted_model_slices import join_slices, open_slice
 from weft.federation.release.model_header import Head
-from weft.federation.release.second_moments import SecondMoments, join_moments
+from weft.federation.release.reader_second_moments import SecondMoments, join_moments
 from weft.solvers.settings import Settings
 
 if TYPE_CHECKING:

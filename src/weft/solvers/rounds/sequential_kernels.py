@@ -10,8 +10,8 @@ from typing import Any
 import numba
 import numpy as np
 
-from weft.compiled_code import OUTER
 from weft.losses.compiled_sample_losses import Formula, slope, step
+from weft.numba_options import OUTER
 from weft.solvers.shared_sample_draws import order_of
 
 #: Below this, a factor that is kept apart is multiplied in.

@@ -16,7 +16,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from weft.compiled_code import INNER, OUTER
+from weft.numba_options import INNER, OUTER
 
 #: Numbers in a block.
 BLOCK = 2048

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
-from weft.compiled_code import OUTER
 from weft.crypto.primitives.seeded_words import Words
+from weft.numba_options import OUTER
 
 #: Columns up to which four rows are taken at once: loops over one are too short to be fast. Four
 #: long rows would be read in too many places at once.

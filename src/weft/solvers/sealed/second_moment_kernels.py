@@ -7,8 +7,8 @@ from typing import Any
 import numba
 import numpy as np
 
-from weft.compiled_code import OUTER
 from weft.crypto.primitives.seeded_words import Words
+from weft.numba_options import OUTER
 
 #: Of curvatures and slopes, which are cut: curvatures to their leading digits, and to more.
 CUT_TWICE = (0, 0, 1)

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats
-from weft.compiled_code import OUTER
 from weft.matching.holding_map import HoldingMap
+from weft.numba_options import OUTER
 from weft.solvers.sealed.digit_widths import CELL_BITS, TableBounds
 from weft.solvers.sealed.gamma_as_poisson import GAMMA, reach_of
 from weft.solvers.sealed.sample_weight_digit_widths import (

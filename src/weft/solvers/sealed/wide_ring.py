@@ -9,8 +9,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.compiled_code import OUTER
 from weft.crypto.primitives.seeded_words import Words
+from weft.numba_options import OUTER
 
 #: (… × 2) words.
 Wide = NDArray[np.uint64]

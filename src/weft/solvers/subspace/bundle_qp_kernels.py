@@ -31,7 +31,7 @@ from typing import Any
 
 import numba
 
-from weft.compiled_code import INNER, OUTER, PASTED
+from weft.numba_options import INNER, OUTER, PASTED
 
 _FAST = {"reassoc", "contract", "nsz"}
 

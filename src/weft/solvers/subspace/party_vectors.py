@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
-from weft.compiled_code import OUTER
+from weft.numba_options import OUTER
 from weft.protocol.message import malformed
 from weft.solvers.party_context import PartyContext
 from weft.sums.party_contribution import Posts, Wire

@@ -6,7 +6,9 @@ from weft.array_types import Ints
 from weft.data.named_data_set_files import DataFolder
 from weft_papers.hyfem.scenes.blocks_and_classes_per_party import colour_deal, table4
 from weft_papers.hyfem.scenes.cifar10_files import CLASSES, read_cifar10
-from weft_papers.hyfem.scenes.cut_images_and_sets import (
+from weft_papers.hyfem.scenes.image_files import Bytes, subfolder
+from weft_papers.hyfem.scenes.image_folders import class_folders, list_images
+from weft_papers.hyfem.scenes.quadrants_and_stratified_rows import (
     QUADRANT_COLOURS,
     QUADRANTS,
     part,
@@ -14,8 +16,6 @@ from weft_papers.hyfem.scenes.cut_images_and_sets import (
     quadrants_by_colour,
     thin,
 )
-from weft_papers.hyfem.scenes.image_files import Bytes, subfolder
-from weft_papers.hyfem.scenes.image_folders import class_folders, list_images
 from weft_papers.hyfem.scenes.scene import Scene
 
 Images = tuple[Bytes, Ints]

@@ -12,8 +12,8 @@ from weft.array_types import Ints
 from weft.data.named_data_set_files import DataFolder
 from weft.errors import DataError
 from weft_papers.hyfem.scenes.blocks_and_classes_per_party import pair_deal
-from weft_papers.hyfem.scenes.cut_images_and_sets import part, thin
 from weft_papers.hyfem.scenes.image_files import subfolder
+from weft_papers.hyfem.scenes.quadrants_and_stratified_rows import part, thin
 from weft_papers.hyfem.scenes.scene import Scene
 from weft_papers.hyfem.scenes.standardise_vectors import standardised
 

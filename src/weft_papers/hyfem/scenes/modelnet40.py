@@ -12,9 +12,9 @@ from weft_papers.hyfem.scenes.blocks_and_classes_per_party import (
     table3,
     twelve_view_deal,
 )
-from weft_papers.hyfem.scenes.cut_images_and_sets import thin
 from weft_papers.hyfem.scenes.image_files import subfolder
 from weft_papers.hyfem.scenes.image_folders import class_folders, list_views
+from weft_papers.hyfem.scenes.quadrants_and_stratified_rows import thin
 from weft_papers.hyfem.scenes.scene import Scene, Share
 
 Deal = Callable[[Sequence[str]], tuple[Share, ...]]
