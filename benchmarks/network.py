@@ -45,6 +45,7 @@ from harness import Report
 from harness.echoes import EchoParty, RoundTrips
 from harness.played_engine import PlayedEngine, PlayedTransport
 from harness.splits import DataSets
+from weft.cli.submit import INCOMPLETE
 from weft.config.read_config import read_config
 from weft.data import SPLITS, Split
 from weft.federation.local_federation import Federation
@@ -303,7 +304,8 @@ def deployed(made: FederationProcesses, solver: str, cipher: str, count: int) ->
     name = f"{solver}-{cipher}"
     config, out = write_config(made, name, solver, cipher, count), made.folder / name
     made.submit(config, out, name=name)
-    if made.wait(name, 90.0):
+    # It ends at its iterations, before the gap: over, and short of what was asked for.
+    if made.wait(name, 90.0) not in (0, INCOMPLETE):
         raise RuntimeError(made.log(name))
     return course_of(pd.read_csv(out / "history.csv"))
 

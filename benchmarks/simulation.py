@@ -9,6 +9,7 @@ directory: set WEFT_DATA.
 
 from __future__ import annotations
 
+import gc
 import statistics
 import subprocess
 import sys
@@ -36,6 +37,9 @@ def processor_seconds(
     tiles: Mapping[str, Sequence[Tile]], overlap: str, settings: Settings
 ) -> tuple[float, float]:
     """Processor seconds and round trips of an iteration, the first aside, which compiles."""
+    # Parties and what they know refer to each other: a hundred thousand from the run before would
+    # take as much memory once more.
+    gc.collect()
     federation = Federation(tiles, Preprocessing(overlap=overlap, confirmed=ONE_TABLE))  # type: ignore[arg-type]
     ends: list[tuple[float, int]] = []
     federation.train(
