@@ -34,11 +34,13 @@ class HolderLists(Part):
     @classmethod
     def of(cls, axis: Axis, cohorts: Ints) -> HolderLists:
         """Of these cohorts, which are shared."""
-        lengths = axis.holders.lengths[cohorts]
-        return cls(
-            lengths=lengths,
-            holders=axis.holders.values[ranges(axis.holders.start[cohorts], lengths)],
-        )
+        held, lengths = axis.holders, axis.holders.lengths[cohorts]
+        if len(cohorts) and (np.diff(cohorts) == 1).all():
+            # Of cohorts that follow each other no copy is made: parties of one process share the
+            # list, which would be as long for each of them as there are of them.
+            first, last = held.start[cohorts[0]], held.start[cohorts[-1]] + lengths[-1]
+            return cls(lengths=lengths, holders=held.values[first:last])
+        return cls(lengths=lengths, holders=held.values[ranges(held.start[cohorts], lengths)])
 
     def check(self, cohorts: int, party: int, parties: int) -> None:
         """Refuse lists that are not those of so many shared cohorts of this party."""
