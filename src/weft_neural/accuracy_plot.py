@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from weft.report.plot_style import BLUE, FAINT, GREEN, INK, ORANGE, SKY, new_figure, not_drawn
-from weft_neural.curve_drawing import Curve, draw_curves, label_ends, per_cent, whole_rounds
+from weft_neural.curve_plots import Curve, draw_curves, label_ends, per_cent, whole_rounds
 
 # Darker than the palette's pink, since it draws thin lines.
 _PURPLE = "#A05A8C"

@@ -40,7 +40,8 @@ from typing import ClassVar
 
 import msgspec
 
-from weft.config.base_config import (
+from weft.config.check_where_data_lies import check_files, check_left_to_sites
+from weft.config.federation_config import (
     FederationConfig,
     participation_in,
     read_content,
@@ -48,7 +49,6 @@ from weft.config.base_config import (
     terms_from,
     terms_of,
 )
-from weft.config.check_where_data_lies import check_files, check_left_to_sites
 from weft.config.strict_reading import checked, closest, known_keys, naming
 from weft.data.blank_cells import settle_missing
 from weft.data.columns.column_agreement import insist_on_plain

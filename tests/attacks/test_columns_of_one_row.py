@@ -11,7 +11,7 @@ from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
 from weft.privacy.ledger.run_booking import Ledger
-from weft.solvers.sealed.lone_row_guard import largest_of_one, refuse_lone_rows
+from weft.solvers.sealed.label_leak_of_lone_row import largest_of_one, refuse_lone_rows
 from weft.solvers.sealed.table_positions import Place, WholeTable
 from weft.solvers.settings import Settings
 

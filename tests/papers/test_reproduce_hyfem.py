@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import weft
 from weft.cli import main
 from weft.errors import ConfigError, DataError
-from weft_neural.curve_drawing import apart
+from weft_neural.curve_plots import apart
 from weft_neural.extractors.registry import read_extractor_options
 from weft_papers.hyfem import run_without_cli as hyfem_run
 from weft_papers.hyfem import train_run as hyfem_training

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from weft.config.base_config import FederationConfig
+    from weft.config.federation_config import FederationConfig
     from weft.network.kits.open_kit import Kit
     from weft.network.run_progress import Report
     from weft.network.submitted_task import Task

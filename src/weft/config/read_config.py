@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Protocol, get_args, runtime_checkable
 
 import msgspec
 
-from weft.config.base_config import (
+from weft.config.check_where_data_lies import check_deployed, check_sources
+from weft.config.federation_config import (
     FederationConfig,
     participation_in,
     read_content,
@@ -18,7 +19,6 @@ from weft.config.base_config import (
     terms_of,
     tiles_of,
 )
-from weft.config.check_where_data_lies import check_deployed, check_sources
 from weft.config.mismatches_across_parties import find_mismatches
 from weft.config.overrides_per_algorithm import check_told
 from weft.config.schema import DataSection, LinearFile

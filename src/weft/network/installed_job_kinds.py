@@ -24,7 +24,7 @@ from weft.types_ready_to_decode import prepared
 
 if TYPE_CHECKING:
     # The coordinator must load neither tables nor readers.
-    from weft.config.base_config import FederationConfig
+    from weft.config.federation_config import FederationConfig
 
 JOB_KINDS: Registry[RunKind[Any]] = Registry(
     "job_kinds",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     # The coordinator must load neither tables nor secrets.
     from rich.table import Table
 
-    from weft.config.base_config import FederationConfig
+    from weft.config.federation_config import FederationConfig
     from weft.crypto.party_key_pairs import PublicIdentity
     from weft.crypto.randomness_to_replay import Memory
     from weft.network.model_saving_party import SavingParty

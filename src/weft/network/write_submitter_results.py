@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from weft.config.base_config import FederationConfig
+from weft.config.federation_config import FederationConfig
 from weft.network.installed_job_kinds import kind_of_config
 from weft.network.repeat_absences import Presence
 from weft.network.run_results import PRESENCE

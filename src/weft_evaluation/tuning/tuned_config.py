@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from weft.config.base_config import read_content
+from weft.config.federation_config import read_content
 from weft.config.schema import SolverSection
 from weft.solvers.algorithm_choice import ALGORITHMS
 from weft.solvers.settings import DEFAULTS, Settings

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.array_types import Floats
 from weft.report.plot_style import BLUE, FAINT, GREEN, INK, ORANGE, new_figure, not_drawn
-from weft_neural.curve_drawing import (
+from weft_neural.curve_plots import (
     Curve,
     draw_curves,
     label_ends,

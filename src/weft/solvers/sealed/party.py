@@ -35,7 +35,7 @@ from weft.solvers.sealed.fold_rows import (
     told_of_labels,
 )
 from weft.solvers.sealed.gamma_as_poisson import told_of_reach
-from weft.solvers.sealed.lone_row_guard import refuse_lone_rows
+from weft.solvers.sealed.label_leak_of_lone_row import refuse_lone_rows
 from weft.solvers.sealed.messages import (
     BEGIN,
     FIRST,

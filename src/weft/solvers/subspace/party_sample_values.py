@@ -16,9 +16,9 @@ from weft.solvers.party_context import PartyContext
 from weft.solvers.samples_alike_at_zero_weights import kinds_of_classes
 from weft.solvers.settings import Scoring, Settings
 from weft.solvers.subspace.class_fold_problems import ALWAYS, Problems
-from weft.solvers.subspace.min_batch_at_kinks import Kinks
 from weft.solvers.subspace.party_vectors import Vectors, add_scaled, combined, padded
 from weft.solvers.subspace.sample_weights_in_moments import levelled, spread_weights, unsteady
+from weft.solvers.subspace.softened_slopes_at_kinks import Kinks
 from weft.solvers.subspace.vector_precision_choices import in_few_digits
 from weft.sums.party_contribution import Wire
 

@@ -12,7 +12,7 @@ import numpy as np
 from weft.errors import DataError
 from weft.report.plot_style import BLUE, FAINT, GREEN, INK, ORANGE, new_figure, not_drawn
 from weft.storage.atomic_files import replacing
-from weft_neural.curve_drawing import Curve, draw_curves, label_ends, per_cent, whole_rounds
+from weft_neural.curve_plots import Curve, draw_curves, label_ends, per_cent, whole_rounds
 from weft_papers.hyfem.batched_networks.runs_as_json_lines import Line, best_rate, final, read_lines
 
 #: The pull of classifiers where a table does not vary it.
