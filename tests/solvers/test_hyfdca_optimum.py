@@ -164,7 +164,7 @@ def test_equal_duplicates_give_the_model_of_the_table_without_them(
     split = cut(table, "overlapping", column_share=0.7, labels=labels)
     once = pool(split)
     alone = Split({"p": (once.to_tile(),)}, "mean", "", once.task)
-    how = {"gap": None, "iterations": 60, "certify_every": 1000, "lam": 0.05}
+    how = {"gap": None, "iterations": 80, "certify_every": 1000, "lam": 0.05}
     many = train(split, loss, Preprocessing(overlap=overlap), **how).model  # type: ignore[arg-type]
     one = train(alone, loss, **how).model
     assert many.features.tolist() == one.features.tolist()
