@@ -82,26 +82,36 @@ def assert_refused(answer):
 CHAINS = {
     "missing": None,
     "nothing": np.zeros(0, np.uint64),
-    "of the future": lambda old: np.full(len(old), 1 << 62, np.uint64),
     "one too many": lambda old: np.append(old, old[:1]),
 }
+WITH_CHAINS = [
+    ("pad", "z_pads.chain"),
+    ("pad", "v_pads.chain"),
+    ("paillier", "v_pads.chain"),
+    ("bfv", "z_pads.checks"),
+]
 
 
 @cover(
     ("cipher", "field", "value"),
-    [
-        (*where, value)
-        for where in [
-            ("pad", "z_pads.chain"),
-            ("pad", "v_pads.chain"),
-            ("paillier", "v_pads.chain"),
-            ("bfv", "z_pads.checks"),
-        ]
-        for value in CHAINS
-    ],
+    [(*where, value) for where in WITH_CHAINS for value in CHAINS],
 )
 def test_a_chain_of_pads_that_is_none_is_refused(cipher, field, value):
     assert_refused(answer_to({field: CHAINS[value]}, cipher=cipher))
+
+
+@pytest.mark.parametrize(("cipher", "field"), WITH_CHAINS)
+def test_pads_of_the_future_are_refused_by_the_party_that_would_take_them_off(cipher, field):
+    """Every party is told them. Those that come after another one take off its pads anyway."""
+
+    class Future(Middle):
+        def down(self, phase, party, message):
+            if phase.startswith(CHANGED) and field in message:
+                return {**message, field: np.full(len(message[field]), 1 << 62, np.uint64)}
+            return message
+
+    with interpose(Future()), pytest.raises(ProtocolError, match="not older than"):
+        train(cut("hybrid 2×2"), quick(**{**SETTINGS, "cipher": cipher}))
 
 
 @pytest.mark.parametrize(

@@ -104,22 +104,23 @@ def test_a_party_that_broke_down_halfway_does_not_go_on_with_half_a_step(
 
 
 @contextmanager
-def after_first(phase, ask):
-    """Let ``ask(question, asked)`` talk to a party after its first answer to a phase.
+def at(phase, ask, *, turn=1, before=False):
+    """Let ``ask(question, asked)`` talk to a party as a phase comes the ``turn``-th time.
 
-    ``asked`` is what it was asked, as it travels. ``question(name, fields)`` puts another question
-    as a new request.
+    That is after its answer, or ``before`` it is asked. ``asked`` is what it is asked, as it
+    travels. ``question(name, fields)`` puts another question as a new request.
     """
-    exchange, done = LocalChannel.exchange, []
+    exchange, done, turns = LocalChannel.exchange, [], [0]
 
     def watched(channel, requests):
-        out = exchange(channel, requests)
         request = requests[0]
-        if request.phase is phase and not done:
-            done.append(True)
+        turns[0] += request.phase is phase
+        now = request.phase is phase and turns[0] == turn and not done
+        out = None if now and before else exchange(channel, requests)
+        if now:
             party = next(iter(request.messages))
             asked = fields_of(request.messages[party])
-            rounds = count(asked["round"] + 1)
+            rounds = count(asked["round"] + (not before))
 
             def question(name, fields):
                 other = phase_named(f"subspace.{name}")
@@ -127,6 +128,7 @@ def after_first(phase, ask):
                 return channel._handlers[party](other, message)
 
             ask(question, asked)
+            done.append(True)
             raise WeftError("the party was asked; the run is of no use any more")
         return out
 
@@ -142,23 +144,11 @@ def train_quietly(settings):
         return
 
 
-#: One question per phase that a party can answer after the first vector has come.
+#: What is added to a question of the run, or put in its place, for a sound one with all fields.
 SOUND = {
-    "spread": {
-        "by_rows": False,
-        "fold.coefficients": np.zeros((2, 1)),
-        "fold.keep": np.array([1]),
-    },
+    "spread": {"by_rows": True, "fold.coefficients": np.zeros((2, 1)), "fold.keep": np.array([1])},
     "point": {"point": np.zeros((2, 1)), "model.number": 0, "model.mixture": np.zeros((2, 1))},
-    "search": {
-        "by_rows": False,
-        "moved": np.array([[1.0], [0.0]]),
-        "steps": np.zeros((1, 2, 1)),
-        "at": np.zeros((1, 1)),
-        "point": np.zeros((1, 1)),
-        "ascent.weights": np.zeros((1, 1)),
-        "ascent.curvature": np.ones(1),
-    },
+    "search": {"ascent.weights": np.zeros((1, 1)), "ascent.curvature": np.ones(1)},
     "gather": {"by_rows": False, "moved": np.array([[1.0], [0.0]]), "at": np.zeros((1, 1))},
     "keep": {"point": np.zeros((2, 1)), "model": 0},
     "fallback": {
@@ -173,17 +163,23 @@ SOUND = {
 
 
 def sound(phase, asked, **changes):
-    """The fields of a sound question after another one."""
+    """The fields of a sound question: the one that was to come, or a new one after it."""
+    if phase in ("spread", "search"):
+        return {**asked, **SOUND[phase], **changes}
     numbered = {"iteration": asked["iteration"]}
     if phase not in ("keep", "fallback"):
         numbered["serial"] = asked["serial"] + 1
     return {**numbered, **SOUND[phase], **changes}
 
 
-def disturb(ask):
-    """Train with cutting planes under no cipher, and ask a party after its first vector."""
-    with after_first(SPREAD, ask) as done:
-        train_quietly(settings_of("cutting-planes", "hinge", cipher="plain", patience=0.0))
+def disturb(ask, phase="point"):
+    """Train with cutting planes under no cipher, and ask a party when ``phase`` may come."""
+    moment = {
+        "spread": {"phase": SPREAD, "turn": 2, "before": True},
+        "search": {"phase": SEARCH, "before": True},
+    }.get(phase, {"phase": SPREAD})
+    with at(ask=ask, **moment) as done:
+        train_quietly(settings_of("cutting-planes", "hinge", cipher="plain", when_missing="hyfdca"))
     assert done
 
 
@@ -204,7 +200,7 @@ def test_a_repeated_question_must_be_the_same_one():
         # The same question is answered again, with the same scalars under other pads.
         assert question("search", asked).losses
 
-    with after_first(SEARCH, ask) as done:
+    with at(SEARCH, ask) as done:
         train_quietly(settings_of("lbfgs", "logistic", cipher="pad"))
     assert done
 
@@ -247,7 +243,7 @@ def test_a_malformed_question_gets_a_sentence(phase, field, wrong):
         assert field in str(caught.value)
         assert len(str(caught.value)) < 300
 
-    disturb(ask)
+    disturb(ask, phase)
 
 
 @pytest.mark.parametrize("phase", SOUND)
@@ -255,7 +251,7 @@ def test_the_same_questions_are_answered_where_nothing_is_malformed(phase):
     def ask(question, asked):
         question(phase, sound(phase, asked))
 
-    disturb(ask)
+    disturb(ask, phase)
 
 
 @pytest.mark.parametrize("keep", [[0, 1], [1, 1], [5], [-1]])
@@ -264,7 +260,7 @@ def test_vectors_that_are_not_there_cannot_be_kept(keep):
         with pytest.raises(ProtocolError, match="keep"):
             question("spread", sound("spread", asked, **{"fold.keep": np.array(keep)}))
 
-    disturb(ask)
+    disturb(ask, "spread")
 
 
 def test_no_table_of_losses_is_finer_than_agreed():
@@ -272,4 +268,4 @@ def test_no_table_of_losses_is_finer_than_agreed():
         with pytest.raises(ProtocolError, match="33 steps"):
             question("search", sound("search", asked, steps=np.zeros((33, 2, 1))))
 
-    disturb(ask)
+    disturb(ask, "search")
