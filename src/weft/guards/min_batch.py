@@ -41,6 +41,9 @@ _T = TypeVar("_T", bound=np.generic)
 
 #: Rounding of the two sums.
 _SLACK = 1.0 + 1e-9
+#: Vectors of that many samples have room for so many at once, which is more than most runs send:
+#: pages of zeros take no memory until something is written there, and copies take time.
+_MANY, _ROOM = 4096, 64
 
 
 class MinBatch:
@@ -213,6 +216,8 @@ class SeenBatches(MinBatch):
         if self._count + new + 1 > len(self._kept):
             # Little more than it takes: of a large table, every vector kept is worth sparing.
             room = self._count + new + 1 + self._count // 16
+            if self._kept.shape[1] >= _MANY:
+                room = max(_ROOM, room)
             self._kept = _longer(self._kept, room, self._count)
             self._digests = _longer(self._digests, room, self._count)
             self._sizes = _longer(self._sizes, room, self._count)
@@ -300,7 +305,7 @@ class SeenBatches(MinBatch):
 
 def _longer(kept: NDArray[_T], room: int, count: int) -> NDArray[_T]:
     """An array with room for more vectors."""
-    if kept.flags.owndata:
+    if count and kept.flags.owndata:
         # Where it lies, if there is room: a copy would be of all vectors so far.
         kept.resize((room, *kept.shape[1:]), refcheck=False)
         return kept

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Self
 
 import numba
@@ -20,8 +21,6 @@ from weft.sums.party_contribution import Posts, Wire
 
 #: A vector as it is kept.
 Kept = Floats | NDArray[np.float32]
-#: Rows that are combined at a time, where vectors must be made longer first.
-_BAND = 4096
 
 
 @numba.njit(**OUTER)
@@ -29,7 +28,8 @@ def add_scaled(out: Any, vector: Any, factors: Any) -> None:
     """out[i, p] += factors[p] · vector[i, p].
 
     Each element is a chain of its own, in the order of the calls: two holders of a sample get the
-    same bits whatever else they hold, which a product by BLAS would not promise.
+    same bits whatever else they hold, which a product by BLAS would not promise. A vector in single
+    precision is made longer element by element.
     """
     if vector.shape[1] == 1:
         factor = factors[0]
@@ -119,15 +119,16 @@ def combined(vectors: Sequence[Kept], coefficients: Floats) -> Floats:
     out = np.zeros(vectors[0].shape)
     used = np.flatnonzero(coefficients.any(axis=1))
     factors, chosen = coefficients[used], [vectors[j] for j in used.tolist()]
-    # In bands, where some are in single precision: never more of them than fits a cache.
-    rows = _BAND if any(vector.dtype == np.float32 for vector in chosen) else max(1, len(out))
-    for start in range(0, len(out), rows):
-        band = slice(start, start + rows)
-        _add_all(out[band], [np.asarray(v[band], np.float64) for v in chosen], factors)
+    # Each kernel is compiled for one precision: what lies side by side in it is added together.
+    start = 0
+    for _, alike in groupby(chosen, key=lambda vector: vector.dtype):
+        some = list(alike)
+        _add_all(out, some, factors[start : start + len(some)])
+        start += len(some)
     return out
 
 
-def _add_all(out: Floats, vectors: Sequence[Floats], factors: Floats) -> None:
+def _add_all(out: Floats, vectors: Sequence[Kept], factors: Floats) -> None:
     """Add vectors times factors, four at a time."""
     fours = len(vectors) // 4 * 4
     for at in range(0, fours, 4):
