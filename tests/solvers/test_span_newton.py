@@ -148,7 +148,8 @@ def test_a_party_refuses_moments_of_more_vectors(table, monkeypatch):
     monkeypatch.setattr(
         "weft.solvers.subspace.coordinator_state.most_directions", lambda samples, least: 64
     )
-    monkeypatch.setattr("weft.solvers.subspace.party_sample_answers.most_directions", lambda *_: 3)
+    limit = "weft.solvers.subspace.party_curvature_answers.most_directions"
+    monkeypatch.setattr(limit, lambda *_: 3)
     with pytest.raises(ProtocolError, match="second moments of 5 vectors, which are too many"):
         trained(table, "span-newton", cipher="plain")
 

@@ -12,7 +12,7 @@ from weft.solvers.held_out_score_counts import HeldOutLayout, party_part, places
 from weft.solvers.party_context import BookScores, PartyContext
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
-from weft.solvers.subspace.party_sample_values import HeldOut
+from weft.solvers.subspace.held_out_samples import HeldOut
 
 
 class HeldOutScores:

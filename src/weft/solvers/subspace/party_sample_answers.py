@@ -14,10 +14,7 @@ from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
 from weft.solvers.subspace.loss_and_moment_fineness_limit import (
     MOST_STEPS,
-    most_directions,
     most_steps,
-    tells_moments,
-    weighing,
 )
 from weft.solvers.subspace.loss_table_and_vector_limit import MeasurementLimit
 from weft.solvers.subspace.messages import (
@@ -38,17 +35,14 @@ from weft.solvers.subspace.messages import (
     SearchRequest,
 )
 from weft.solvers.subspace.min_batch_guard import Guard, ToldVectors
+from weft.solvers.subspace.party_curvature_answers import CurvatureAnswers, steps_of
 from weft.solvers.subspace.party_feature_answers import FeatureSide
 from weft.solvers.subspace.party_held_out_scores import HeldOutScores
 from weft.solvers.subspace.party_sample_values import Rows
 from weft.solvers.subspace.party_vectors import Wires, sized
-from weft.solvers.subspace.settings import SPAN_NEWTON
 from weft.solvers.subspace.vector_noise import VectorNoise
 from weft.sums.party_contribution import Wire, own_slots, speaks
 from weft.sums.scalar_sums import over_labelled, pack_scalars
-
-#: The least width over which a kink is rounded off; far below what any gap asks for.
-_NARROWEST = 1e-20
 
 
 class SampleSide:
@@ -79,11 +73,8 @@ class SampleSide:
         self._problems, self._scoring = problems, settings.scoring
         self._rows, self._features, self._wires = rows, features, wires
         self._largest_dual = context.bounds.alpha / 2
-        self._piecewise = not settings.make_loss().smooth
-        self._cuts_beside = self._piecewise and settings.solver == SPAN_NEWTON
-        counted = int(view.counted_rows.sum())
-        self._tells_moments = tells_moments(settings, counted, view.min_batch)
-        self._most_directions = most_directions(weighing(settings, counted), view.min_batch)
+        self._loss = settings.make_loss()
+        self._curvature = CurvatureAnswers(view, settings, problems, rows)
         self.guard = Guard.of(context, settings, rows, wires.duals)
         self._told_before = ToldVectors.of(context, settings, rows)
         self._noise = VectorNoise.of(context, settings, wires.vectors)
@@ -156,42 +147,12 @@ class SampleSide:
             # The point is the anchor, whose z was just measured.
             self._rows.adopt(z)
 
-    def _steps(self, steps: Floats | None, name: str, *shape: int) -> Floats:
-        """Steps, not more of them than a table of losses may have."""
-        if steps is None:
-            raise malformed(name, "is missing")
-        sized(steps, name, None, *shape)
-        if len(steps) > MOST_STEPS:
-            raise malformed(name, f"asks for {len(steps)} steps")
-        return steps
-
     # ── search and gather ─────────────────────────────────────────────────────────────────
-
-    def _round(self, message: DualsRequest) -> None:
-        """Take slopes of the loss as it is, or with its kink rounded off."""
-        width = message.rounding
-        if width is not None:
-            if not (self._piecewise and self._tells_moments):
-                # Nor are sums of samples that no other party sees guarded for that.
-                raise malformed(
-                    "rounding",
-                    f"is for '{SPAN_NEWTON}', losses with a kink, and parties that count enough "
-                    f"samples for min_batch = {self._view.min_batch}",
-                )
-            sized(width, "rounding", self._problems.width)
-            if not (np.isfinite(width) & (width >= _NARROWEST)).all():
-                raise malformed("rounding", f"has a width below {_NARROWEST:g}")
-            if self._rows.unlike:
-                # Of many samples next to the kink, one could weigh more than all others.
-                raise ProtocolError(
-                    "a message rounds a kink off, but samples of this run do not weigh the same"
-                )
-        self._rows.rounding = width
 
     def take_search(self, message: SearchRequest) -> None:
         """Aim at the target, and make dual vectors at guessed steps on the way there."""
-        self._steps(message.steps, "steps", 2, self._problems.width)
-        self._round(message)
+        steps_of(message.steps, "steps", 2, self._problems.width)
+        self._curvature.round(message)
         self._move(message.moved)
         target = self._take_z(message)
         if self._searches < 1:
@@ -207,13 +168,13 @@ class SampleSide:
                 raise malformed("point", "is missing")
             sized(message.point, "point", len(vectors), width)
             target = vectors.combine(message.point)
-        beside = self._points_beside(message.beside)
+        beside = self._curvature.points_beside(message.beside)
         self._rows.aim(target, beside)
-        guesses = self._steps(message.at, "at", width)
+        guesses = steps_of(message.at, "at", width)
         shares = _shares(guesses)
         if message.stretched is not None:
             # The same scores, times something: other slopes of the same samples.
-            some = self._steps(message.stretched, "stretched", width)
+            some = steps_of(message.stretched, "stretched", width)
             shares = np.concatenate([shares, np.stack([np.zeros_like(some), some], axis=1)])
         shares = _with_points_beside(shares, len(beside))
         duals = self._guess(guesses, shares)
@@ -227,23 +188,13 @@ class SampleSide:
             there[:, 1] = 1.0
             shares = np.concatenate([shares, there])
         # Slopes of a piecewise linear loss are whole numbers, which travel as they are.
-        exact = self._piecewise and message.ascent is None and message.rounding is None
+        exact = not self._loss.smooth and message.ascent is None and message.rounding is None
         self._collect(duals, shares, exact=exact)
         self._due = message.later
 
-    def _points_beside(self, points: Floats | None) -> list[Floats]:
-        """z of points beside the way to the target, from what they are combined of."""
-        if points is None:
-            return []
-        if not self._cuts_beside:
-            raise malformed("beside", f"is for '{SPAN_NEWTON}' and losses with a kink")
-        vectors = self._rows.vectors
-        self._steps(points, "beside", len(vectors), self._problems.width)
-        return [vectors.combine(point) for point in points]
-
     def tell_search(self, message: SearchRequest) -> SearchReply:
         """Losses along the way, and what the new dual vectors give."""
-        steps, view = self._steps(message.steps, "steps", 2, self._problems.width), self._view
+        steps, view = steps_of(message.steps, "steps", 2, self._problems.width), self._view
         if len(steps) > most_steps(int(view.counted_rows.sum()), view.min_batch):
             raise ProtocolError(
                 f"a message asks for losses at {len(steps)} points, which is too fine for the "
@@ -255,39 +206,20 @@ class SampleSide:
             reply.offsets = self._offsets()
             self._tell_duals(message, reply)
         if message.moments:
-            reply.moments = self._moments(message)
+            moments = self._curvature.moments(message)
+            reply.moments = self._packed("moments", moments.ravel().tolist())
         return reply
-
-    def _moments(self, message: SearchRequest) -> bytes:
-        """Second moments of the vectors' Z, at the first guessed step."""
-        view, vectors = self._view, len(self._rows.vectors)
-        if not self._tells_moments:
-            raise ProtocolError(
-                f"a message asks for second moments, which are told with '{SPAN_NEWTON}', without "
-                "[sum_noise], for losses whose curvature can be spread over many samples, and by "
-                f"parties that count enough of them for min_batch = {view.min_batch}"
-            )
-        if not len(message.at):
-            raise malformed("moments", "are asked for at no step")
-        if self._piecewise and message.rounding is None:
-            raise malformed("rounding", "is missing where a loss with a kink has no curvature")
-        if vectors > self._most_directions:
-            raise ProtocolError(
-                f"a message asks for second moments of {vectors} vectors, which are too many for "
-                f"the samples counted here and min_batch = {view.min_batch}"
-            )
-        return self._packed("moments", self._rows.moments(message.at[0]).ravel().tolist())
 
     def take_gather(self, message: GatherRequest) -> None:
         """Make dual vectors at some steps, or what the Hessian makes of a direction."""
-        self._round(message)
+        self._curvature.round(message)
         self._go_there(message)
         width = self._problems.width
         if message.direction is not None:
             sized(message.direction, "direction", len(self._rows.vectors), width)
             self._collect(self._rows.bent(message.direction))
         else:
-            steps = self._steps(message.at, "at", width)
+            steps = steps_of(message.at, "at", width)
             self._collect(self._rows.duals_at(_shares(steps)), _shares(steps))
         self._due = message.later
 
@@ -447,8 +379,9 @@ class SampleSide:
         losses = self._rows.losses_at(self._closing).tolist()
         reply = CloseReply(losses=self._packed("losses", losses))
         if self._problems.folds:
-            scores = self._rows.validation(self._closing, self._scoring).ravel().tolist()
-            reply.scores = self._packed("scores", scores)
+            left_out = self._rows.held_out(self._closing)
+            scores = left_out.per_fold(self._loss, self._problems.folds, self._scoring)
+            reply.scores = self._packed("scores", scores.ravel().tolist())
         return reply
 
     def take_evaluate(self, message: EvaluateRequest) -> None:

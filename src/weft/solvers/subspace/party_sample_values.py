@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,9 @@ from weft.losses import Softmax
 from weft.small_arrays import side_by_side
 from weft.solvers.party_context import PartyContext
 from weft.solvers.samples_alike_at_zero_weights import kinds_of_classes
-from weft.solvers.settings import Scoring, Settings
+from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import ALWAYS, Problems
+from weft.solvers.subspace.held_out_samples import HeldOut
 from weft.solvers.subspace.party_vectors import Vectors, add_scaled, combined, padded
 from weft.solvers.subspace.sample_weights_in_moments import levelled, spread_weights, unsteady
 from weft.solvers.subspace.softened_slopes_at_kinks import Kinks
@@ -422,45 +422,3 @@ class Rows:
         column = (fold[:, None] + 1) * classes + np.arange(classes)
         scores = np.take_along_axis(self.scores(z)[rows], column, axis=1)
         return HeldOut(rows, fold, scores, self._classes[rows])
-
-    def validation(self, z: Floats, scoring: Scoring | None) -> Floats:
-        """Per fold, over the samples left out: their number, their losses, and how many are
-        predicted rightly (for a regression: the squared errors); for `auc`, also how many pairs of
-        them are in the right order, and how many pairs there are."""
-        left, loss = self.held_out(z), self._loss
-        out = np.zeros((self._problems.folds, 5 if scoring == "auc" else 3))
-        for fold in range(self._problems.folds):
-            mine = left.fold == fold
-            scores, truth = left.scores[mine], left.truth[mine]
-            if loss.task == "regression":
-                good = ((loss.response(scores) - truth) ** 2).sum()
-            elif scores.shape[1] == 1:
-                good = ((scores >= 0) == (truth > 0)).sum()
-            else:
-                good = (scores.argmax(axis=1) == truth.argmax(axis=1)).sum()
-            out[fold, :3] = len(scores), loss.value(scores, truth).sum(), good
-            if scoring == "auc":
-                out[fold, 3:] = ordered_pairs(loss.class_scores(scores), truth > 0)
-        return out
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """Samples that folds left out: local rows, folds, scores and labels (samples × classes)."""
-
-    rows: Ints
-    fold: Ints
-    scores: Floats
-    truth: Floats
-
-
-def ordered_pairs(scores: Floats, positive: NDArray[np.bool_]) -> tuple[float, float]:
-    """Pairs of a positive and a negative sample in the right order, ties by half, and all pairs."""
-    right = pairs = 0.0
-    for column in range(scores.shape[1]):
-        above = scores[positive[:, column], column]
-        below = np.sort(scores[~positive[:, column], column])
-        sides = (np.searchsorted(below, above, side=side).sum() for side in ("left", "right"))
-        right += 0.5 * float(sum(sides))
-        pairs += float(len(above) * len(below))
-    return right, pairs
