@@ -169,7 +169,7 @@ def _settings(
     """The config's settings for one λ, with what the command says instead."""
     import msgspec
 
-    from weft.crypto.ciphers.party_cipher import check_cipher
+    from weft.crypto.ciphers.block_format import check_cipher
     from weft.errors import ConfigError
     from weft.solvers.evaluation_settings import EvaluationSettings
 

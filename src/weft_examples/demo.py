@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats
-from weft.crypto.ciphers.party_cipher import check_cipher
+from weft.crypto.ciphers.block_format import check_cipher
 from weft.data import SPLITS, Split, Table, load
 from weft.data.tile import Tile
 from weft.federation.local_federation import Federation, Trained

@@ -296,6 +296,6 @@ def test_the_certificate_on_digits_reaches_one_in_a_million_under_pads():
 
 
 def test_every_cipher_is_tested_here():
-    from weft.crypto.ciphers.party_cipher import CIPHERS as known
+    from weft.crypto.ciphers.block_format import CIPHERS as known
 
     assert set(known) == set(CIPHERS)

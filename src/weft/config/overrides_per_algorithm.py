@@ -18,7 +18,7 @@ from weft.config.strict_reading import checked
 from weft.errors import ConfigError
 from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.algorithm_entry import Algorithm
-from weft.solvers.settings import SolverSettings
+from weft.solvers.solver_settings import SolverSettings
 
 #: Algorithm to what it is told.
 Told = dict[str, dict[str, Any]]

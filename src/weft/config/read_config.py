@@ -24,7 +24,7 @@ from weft.config.overrides_per_algorithm import check_told
 from weft.config.schema import DataSection, LinearFile
 from weft.config.strict_reading import checked, naming
 from weft.config.write_split_federation import cut_table
-from weft.crypto.ciphers.party_cipher import check_cipher
+from weft.crypto.ciphers.block_format import check_cipher
 from weft.data.file_findings import Finding
 from weft.data.named_data_sets import load
 from weft.data.splits import Split
@@ -37,7 +37,8 @@ from weft.plugins import Registry, how_to_install
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.algorithm_choice import keep_going, settled
 from weft.solvers.participation import participation_of
-from weft.solvers.settings import Mode, Settings, SolverSettings
+from weft.solvers.settings import Mode, Settings
+from weft.solvers.solver_settings import SolverSettings
 
 #: The key of ``[privacy]`` that is no term: whether sums are shown, or all is on shares.
 _MODE = "mode"

@@ -17,7 +17,8 @@ from weft.guards.sum_noise_size import SumNoise
 from weft.losses import get_family
 from weft.matching.overlap_rule import Overlap
 from weft.solvers.evaluation_settings import EvaluationSettings
-from weft.solvers.settings import DEFAULTS, Moment, SolverSettings
+from weft.solvers.settings import DEFAULTS, Moment
+from weft.solvers.solver_settings import SolverSettings
 
 _Seconds = Annotated[float, Meta(gt=0)]
 

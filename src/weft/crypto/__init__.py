@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from weft.lazy_names import found_on_first_use
 
 if TYPE_CHECKING:
-    from weft.crypto.ciphers.party_cipher import CIPHERS, Cipher
+    from weft.crypto.ciphers.block_format import CIPHERS
+    from weft.crypto.ciphers.party_cipher import Cipher
     from weft.crypto.coordinator_adder import Adder
     from weft.crypto.fixed_point import FixedPoint
 
@@ -17,7 +18,7 @@ __getattr__ = found_on_first_use(
     __name__,
     {
         "Adder": "weft.crypto.coordinator_adder",
-        "CIPHERS": "weft.crypto.ciphers.party_cipher",
+        "CIPHERS": "weft.crypto.ciphers.block_format",
         "Cipher": "weft.crypto.ciphers.party_cipher",
         "FixedPoint": "weft.crypto.fixed_point",
     },

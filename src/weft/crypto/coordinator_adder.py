@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Ints
-from weft.crypto.ciphers.block_format import TAG, WHOLE_CIPHERS, pad_id_of
+from weft.crypto.ciphers.block_format import TAG, WHOLE_CIPHERS, check_cipher, pad_id_of
 from weft.crypto.ciphers.chunk_layout import CHECKS, MODULUS, chunks_of
-from weft.crypto.ciphers.party_cipher import check_cipher
 from weft.crypto.primitives.prime_field import add_modulo
 from weft.crypto.scalar_mask_neighbours import attendance
 from weft.errors import ProtocolError

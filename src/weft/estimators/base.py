@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
@@ -17,6 +15,7 @@ from weft.data.splits import Split
 from weft.data.tile import Task, Tile
 from weft.errors import ConfigError, DataError
 from weft.estimators.lazy_scikit_learn_bases import BasesToCome, take_bases
+from weft.estimators.messages_while_fitting import CertificateLines, warn_of_gaps
 from weft.estimators.table_as_one_tile import WEIGHT, table_tile
 from weft.federation.preprocessing_settings import Preprocessing, TableSettings
 from weft.guards import OPEN, Terms
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from weft.inference.coefficient_summary import Summary
-    from weft.solvers.base import Record, Result
+    from weft.solvers.base import Result
 
 Tiles = Mapping[str, Sequence[Tile]]
 
@@ -188,7 +187,7 @@ class Hybrid(BasesToCome):
         )
         trained = Federation(tiles, preprocessing, terms=self._terms()).train(
             settings,
-            progress=_CertificateLines() if self.verbose else None,
+            progress=CertificateLines() if self.verbose else None,
             start=getattr(self, "model_", None) if self.warm_start else None,
         )
         self.model_, self.result_, self.holdings_ = trained.model, trained.result, trained.holdings
@@ -202,7 +201,7 @@ class Hybrid(BasesToCome):
         if settings.second_moments:
             self.second_moments_ = trained.second_moments
         self._inference = trained.inference
-        _warn_of_gaps(trained.result, settings, self.gap_)
+        warn_of_gaps(trained.result, settings, self.gap_)
 
     def summary(self, level: float = 0.95, reference: str | None = None) -> Summary:
         """Coefficients with standard errors, tests and intervals for a level; ``print`` it.
@@ -419,21 +418,6 @@ class Hybrid(BasesToCome):
         return tags
 
 
-class _CertificateLines:
-    """Prints a line for every new certificate."""
-
-    def __init__(self) -> None:
-        self._last: int | None = None
-
-    def __call__(self, record: Record) -> None:
-        if record.certified_at is not None and record.certified_at != self._last:
-            self._last = record.certified_at
-            print(
-                f"iteration {record.iteration}: loss {record.primal:.6g}, gap {record.gap:.2e} "
-                f"certified at iteration {record.certified_at}, {record.round_trips} round trips"
-            )
-
-
 def _plain_list(path: Any) -> Any:
     """A sequence of λ as a strict reader takes it; anything else as it is, for it to refuse."""
     if path is None:
@@ -443,32 +427,3 @@ def _plain_list(path: Any) -> Any:
     if isinstance(path, list | tuple):
         return [float(lam) if isinstance(lam, np.generic) else lam for lam in path]
     return path
-
-
-def _warn_of_gaps(result: Result, settings: Settings, gap: float) -> None:
-    """Warn of every λ that ran out of iterations before its gap was certified."""
-    if settings.gap is None or settings.frees_weights:
-        # Of weights without a penalty, the last step is proved, or nothing is released.
-        return
-    gaps: dict[float | None, float] = {s.lam: s.certificate.gap for s in result.stages}
-    if result.stage is None:  # HyFDCA's, of which the history tells no λ
-        gaps[None] = gap
-    ran = Counter(record.lam for record in result.history)
-    short = [
-        (lam, reached)
-        for lam, reached in gaps.items()
-        if not reached <= settings.gap and ran[lam] == settings.iterations
-    ]
-    if not short:
-        return
-    lam, reached = max(short, key=lambda pair: np.nan_to_num(pair[1], nan=np.inf))
-    where = "" if lam is None or len(gaps) < 2 else f" at λ = {lam:g}"
-    more = "" if len(short) < 2 else f" ({len(short)} of {len(gaps)} values of λ did)"
-    message = (
-        f"stopped after {settings.iterations} iterations{where} at a certified gap of "
-        f"{reached:.2e}, not at {settings.gap:g}{more}; scale the features, or raise lam, "
-        "max_iter or gap"
-    )
-    from sklearn.exceptions import ConvergenceWarning
-
-    warnings.warn(message, ConvergenceWarning, stacklevel=4)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from weft.solvers.base import Result, Stage
-from weft.solvers.settings import Scoring
+from weft.solvers.solver_settings import Scoring
 
 if TYPE_CHECKING:
     # A coordinator reports too, and loads no tile.

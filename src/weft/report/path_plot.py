@@ -29,7 +29,7 @@ from weft.report.plot_style import (
     polish,
     target_line,
 )
-from weft.solvers.settings import Scoring
+from weft.solvers.solver_settings import Scoring
 
 
 def plot_path(

@@ -19,7 +19,8 @@ from weft.protocol import Answer, Channel
 from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.held_out_score_counts import HeldOutSums
 from weft.solvers.party_context import PartyContext
-from weft.solvers.settings import Scoring, Settings
+from weft.solvers.settings import Settings
+from weft.solvers.solver_settings import Scoring
 from weft.sums.gap_certificate import Certificate
 
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 
 from weft.array_types import Floats, Slots
 from weft.matching.party_view import PartyView
-from weft.numba_options import OUTER
+from weft.sums.party_table_kernels import (
+    dense_accumulate,
+    dense_products,
+    sparse_accumulate,
+    sparse_products,
+    whole_accumulate,
+    whole_products,
+)
 
 Block = Floats | sp.csr_array
 
@@ -167,13 +172,13 @@ class DensePiece(Piece):
         mine = w if self._whole_columns else w.take(self.column_slots, axis=0)
         if slots is None and self._every is not None:
             if self._few(w.shape[1]):
-                _whole_products(self.block, self._every, np.ascontiguousarray(mine.T), out)
+                whole_products(self.block, self._every, np.ascontiguousarray(mine.T), out)
             else:
                 for band in self._bands():
                     place = self._every[band] if len(self._every) else band
                     out[place] += np.asarray(self.block[band], np.float64) @ mine
         else:
-            _dense_products(self.block, self._rows(slots), mine, out)
+            dense_products(self.block, self._rows(slots), mine, out)
 
     def accumulate(self, slots: Slots | None, change: Floats, v: Floats) -> None:
         if slots is None and self._every is not None:
@@ -181,7 +186,7 @@ class DensePiece(Piece):
             ordered = change.take(self._every, axis=0) if len(self._every) else change
             if self._few(v.shape[1]):
                 across = np.zeros((v.shape[1], self.block.shape[1]))
-                _whole_accumulate(self.block, ordered, across)
+                whole_accumulate(self.block, ordered, across)
                 part = across.T
             else:
                 part = np.zeros((self.block.shape[1], v.shape[1]))
@@ -192,7 +197,7 @@ class DensePiece(Piece):
             else:
                 v[self.column_slots] += part
         else:
-            _dense_accumulate(self.block, self._rows(slots), self._columns, change, v)
+            dense_accumulate(self.block, self._rows(slots), self._columns, change, v)
 
     def squares(self, weights: Floats | None, out: Floats) -> None:
         for band in self._bands(_AT_ONCE):
@@ -231,10 +236,10 @@ class SparsePiece(Piece):
         self._block_rows = block.shape[0]
 
     def products(self, slots: Slots | None, w: Floats, out: Floats) -> None:
-        _sparse_products(self.start, self.columns, self.values, self._rows(slots), w, out)
+        sparse_products(self.start, self.columns, self.values, self._rows(slots), w, out)
 
     def accumulate(self, slots: Slots | None, change: Floats, v: Floats) -> None:
-        _sparse_accumulate(self.start, self.columns, self.values, self._rows(slots), change, v)
+        sparse_accumulate(self.start, self.columns, self.values, self._rows(slots), change, v)
 
     def squares(self, weights: Floats | None, out: Floats) -> None:
         values = self.values**2 if weights is None else self.values**2 * weights
@@ -350,119 +355,6 @@ def cohort_bounds(squares: Floats, view: PartyView) -> Floats:
     safe = np.maximum(bound, 1e-300)
     rounded: Floats = 2.0 ** (np.ceil(2.0 * np.log2(safe) - 1e-12) / 2.0)
     return np.repeat(np.where(bound > 0, rounded, 0.0), view.sizes)[:, None]
-
-
-# ── products of some rows, in machine code ──────────────────────────────────────────────
-
-# ``rows`` holds row numbers of a block; −1 stands for a sample that is not in it.
-
-#: Reassociation lets the compiler use vector instructions; the result is the same on every call.
-_FAST = {"reassoc", "contract", "nsz"}
-
-
-@numba.njit(**OUTER, fastmath=_FAST)
-def _whole_products(block: Any, slots: Any, across: Any, out: Any) -> None:
-    """out[slots] += block @ across.T; for a few columns one pass that BLAS takes twice as long for.
-
-    No ``slots`` stand for all in their order.
-    """
-    for i in range(block.shape[0]):
-        s = np.int64(slots[i]) if slots.shape[0] else i
-        for c in range(across.shape[0]):
-            total = 0.0
-            for j in range(block.shape[1]):
-                total += block[i, j] * across[c, j]
-            out[s, c] += total
-
-
-@numba.njit(**OUTER, fastmath=_FAST)
-def _whole_accumulate(block: Any, change: Any, across: Any) -> None:
-    """across += (block.T @ change).T, likewise."""
-    for i in range(block.shape[0]):
-        for c in range(change.shape[1]):
-            a = change[i, c]
-            if a != 0.0:
-                for j in range(block.shape[1]):
-                    across[c, j] += block[i, j] * a
-
-
-@numba.njit(**OUTER, fastmath=_FAST)
-def _dense_products(block: Any, rows: Any, w: Any, out: Any) -> None:
-    """out[r] += block[rows[r]] @ w."""
-    classes = w.shape[1]
-    for r in range(rows.shape[0]):
-        i = rows[r]
-        if i < 0:
-            continue
-        if classes == 1:
-            total = 0.0
-            for j in range(block.shape[1]):
-                total += block[i, j] * w[j, 0]
-            out[r, 0] += total
-        else:
-            for j in range(block.shape[1]):
-                x = block[i, j]
-                if x != 0.0:
-                    for c in range(classes):
-                        out[r, c] += x * w[j, c]
-
-
-@numba.njit(**OUTER, fastmath=_FAST)
-def _dense_accumulate(block: Any, rows: Any, columns: Any, change: Any, whole: Any) -> None:
-    """whole[columns] += block[rows].T @ change; no ``columns`` stand for all in their order."""
-    classes, v = whole.shape[1], whole
-    if columns.shape[0]:
-        v = np.zeros((columns.shape[0], classes))
-    for r in range(rows.shape[0]):
-        i = rows[r]
-        if i < 0:
-            continue
-        if classes == 1:
-            a = change[r, 0]
-            if a != 0.0:
-                for j in range(block.shape[1]):
-                    v[j, 0] += block[i, j] * a
-        else:
-            for j in range(block.shape[1]):
-                x = block[i, j]
-                if x != 0.0:
-                    for c in range(classes):
-                        v[j, c] += x * change[r, c]
-    for j in range(columns.shape[0]):
-        for c in range(classes):
-            whole[columns[j], c] += v[j, c]
-
-
-@numba.njit(**OUTER, fastmath=_FAST)
-def _sparse_products(start: Any, columns: Any, values: Any, rows: Any, w: Any, out: Any) -> None:
-    """out[r] += block[rows[r]] @ w for a block in CSR."""
-    classes = w.shape[1]
-    for r in range(rows.shape[0]):
-        i = rows[r]
-        if i < 0:
-            continue
-        for at in range(start[i], start[i + 1]):
-            x = values[at]
-            j = columns[at]
-            for c in range(classes):
-                out[r, c] += x * w[j, c]
-
-
-@numba.njit(**OUTER, fastmath=_FAST)
-def _sparse_accumulate(
-    start: Any, columns: Any, values: Any, rows: Any, change: Any, v: Any
-) -> None:
-    """v += block[rows].T @ change for a block in CSR."""
-    classes = v.shape[1]
-    for r in range(rows.shape[0]):
-        i = rows[r]
-        if i < 0:
-            continue
-        for c in range(classes):
-            a = change[r, c]
-            if a != 0.0:
-                for at in range(start[i], start[i + 1]):
-                    v[columns[at], c] += values[at] * a
 
 
 def rows_times(block: Block, factors: Floats) -> Block:

@@ -47,6 +47,8 @@ def _bad(where: Where, what: str) -> ProtocolError:
 
 
 CIPHER_CODES = {"plain": 1, "pad": 2, "bfv": 3, "paillier": 4}
+#: Weft's own.
+CIPHERS = tuple(CIPHER_CODES)
 #: Ciphers under a key that one party deals to all; their blocks are no 64-bit words.
 DEALT_CIPHERS = ("bfv", "paillier")
 #: Those of them whose blocks are added and forwarded as a whole.
@@ -177,6 +179,13 @@ def heads_of(
 
 _CIPHERS = {code: name for name, code in CIPHER_CODES.items()}
 _KINDS = {code: name for name, code in KIND_CODES.items()}
+
+
+def check_cipher(name: str) -> None:
+    """Refuse a cipher that does not exist."""
+    if name not in CIPHER_CODES:
+        known = ", ".join(sorted(CIPHER_CODES))
+        raise ConfigError(f"unknown cipher '{name}'; choose one of {known}")
 
 
 def name_cipher(name: str, code: int) -> None:

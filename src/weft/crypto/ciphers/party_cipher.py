@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats, Slots
 from weft.crypto.ciphers.block_format import (
-    CIPHER_CODES,
     HEAD,
     SIGN,
     Block,
@@ -51,7 +50,7 @@ from weft.crypto.ciphers.contribution_masks import (
 from weft.crypto.pads.cohort_mask_neighbours import MaskRing
 from weft.crypto.pads.known_pads_per_slot import Tails
 from weft.crypto.scalar_mask_neighbours import Sharers
-from weft.errors import ConfigError, ProtocolError
+from weft.errors import ProtocolError
 from weft.protocol.message import Message
 from weft.protocol.message_bytes import Question, question_digest
 from weft.protocol.metering import EncryptionCost
@@ -438,14 +437,3 @@ class Plain(Cipher):
         opened: Floats = values.astype(np.float64)
         opened *= total.unit
         return opened
-
-
-#: Weft's own.
-CIPHERS = tuple(CIPHER_CODES)
-
-
-def check_cipher(name: str) -> None:
-    """Refuse a cipher that does not exist."""
-    if name not in CIPHER_CODES:
-        known = ", ".join(sorted(CIPHER_CODES))
-        raise ConfigError(f"unknown cipher '{name}'; choose one of {known}")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
 from weft.losses import Loss
-from weft.solvers.settings import Scoring
+from weft.solvers.solver_settings import Scoring
 
 
 @dataclass(frozen=True)
