@@ -18,6 +18,7 @@ from weft.protocol.channel import LocalChannel
 from weft.solvers.participation import Cyclic, RandomFraction, Trace
 from weft.solvers.patient_channel import PatientChannel
 from weft.solvers.round_trip_forecast import forecast_trips
+from weft.solvers.sealed import catalogue_entry
 from weft.solvers.settings import Settings
 from weft.solvers.subspace.messages import HERE
 
@@ -70,6 +71,23 @@ def test_a_refusal_comes_back_with_its_reason():
     replies = channel.ask(HERE, {"a": Nothing(), "b": Nothing()})
     assert replies.missing["a"].kind == "refused"
     assert list(replies.answered) == ["b"]
+
+
+def test_whether_to_wait_is_settled_with_the_solver(tables, monkeypatch):
+    """Sealed training would wait for all, HyFDCA in its place does not."""
+    monkeypatch.setattr(catalogue_entry, "MOST_CELLS", 1)
+    split = SPLITS["grid"](tables.digits(100), k=2, q=2)
+    settings = Settings(
+        lam=0.1, loss="logistic", solver="auto", participation=0.5, certify_every=2,
+        iterations=4, gap=None,
+    )  # fmt: skip
+
+    def trips(mode):
+        run = Federation(split.parties, HOW).train(msgspec.structs.replace(settings, mode=mode))
+        assert run.settings.solver == "hyfdca"
+        return run.result.history[-1].round_trips
+
+    assert trips("auto") == trips("sums")
 
 
 def test_a_party_that_never_comes_is_named_before_anything_is_asked(tables):

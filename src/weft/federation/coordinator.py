@@ -236,7 +236,9 @@ def coordinate(
     chosen, _ = resolve(settings, saves=saves, warm=warm)
     check_samples(preprocessing, chosen)
     check_reference(preprocessing, channel.parties)
-    asking = patient(channel, chosen) if algorithm_of(chosen.solver).waits else channel
+    if algorithm_of(chosen.solver).waits:
+        # A party that never comes by is named now; who waits for whom is known with the solver.
+        patient(channel, chosen)
     shares = algorithm_of(chosen.solver).shares
     announced = announce_for(channel, preprocessing, settings, run, shares=shares)
     check_classes(settings, announced.classes)
@@ -247,7 +249,14 @@ def coordinate(
     if preprocessing.sample_columns.named and terms.allow_told_columns and adder.linked:
         relay_weights_and_offsets(channel)
     settings, reason = settle_by_holdings(
-        asked, (settings, reason), holdings, classes, terms, preprocessing, saves=saves, warm=warm
+        asked,
+        (settings, reason),
+        holdings,
+        classes,
+        terms,
+        preprocessing,
+        saves=saves,
+        warm=warm,
     )
     holdings = prepare(channel, preprocessing, settings, holdings, adder)
     check_cut(settings, holdings)
@@ -266,6 +275,7 @@ def coordinate(
         smallest_lam=min(settings.smallest_lam, math.inf if start_lam is None else start_lam),
     )
     channel.ask(START, dict.fromkeys(channel.parties, told)).insist("starting")
+    asking = patient(channel, settings) if algorithm_of(settings.solver).waits else channel
     result = algorithm_of(settings.solver).coordinator().run(
         asking,
         holdings,
