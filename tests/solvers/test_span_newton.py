@@ -8,9 +8,10 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from weft.data import SPLITS, Table
+from weft.data import SPLITS, Table, Tile
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
+from weft.federation.preprocessing_settings import ONE_TABLE
 from weft.guards import Terms
 from weft.privacy.ledger.expected_exposure import forecast
 from weft.solvers.evaluation_settings import EvaluationSettings
@@ -80,14 +81,13 @@ def test_it_takes_fewer_phases_than_lbfgs(table):
 
 def notes_of(table, participation=0.5, loss="logistic", how=HOW, named="auto", **more):
     """The first note of a run that chooses its solver, or has it named, and its coefficients."""
+    parties = more.pop("parties", None) or SPLITS["grid"](table, k=3, q=3).parties
     agreed = {"min_batch": 2, "allow_exposure": True} | more.pop("terms", {})
     settings = Settings(
         lam=LAM, loss=loss, solver=named, participation=participation, gap=0.1, cipher="plain"
     )
     terms = Terms(ciphers=("plain",), **agreed)
-    run = Federation(SPLITS["grid"](table, k=3, q=3).parties, how, terms=terms).train(
-        msgspec.structs.replace(settings, **more)
-    )
+    run = Federation(parties, how, terms=terms).train(msgspec.structs.replace(settings, **more))
     return run.result.notes[0] if run.result.notes else "", run.model.coef
 
 
@@ -95,6 +95,31 @@ def test_auto_takes_it_where_parties_come_and_go_and_have_many_samples(table):
     said, found = notes_of(table)
     assert said.startswith("solver: span-newton, since parties come and go")
     assert (found == notes_of(table, named="span-newton")[1]).all()
+
+
+def test_samples_of_one_party_alone_count(table):
+    said, _ = notes_of(table, parties=SPLITS["grid"](table, k=3, q=1).parties)
+    assert said.startswith("solver: span-newton")
+
+
+def test_auto_leaves_it_where_one_party_counts_few_samples_of_its_own(table):
+    """Moments would not be told then, and there would be nothing to say about them."""
+    held = dict(SPLITS["grid"](table, k=3, q=3).parties)
+    whole = table.to_tile()
+    random = np.random.default_rng(0)
+    few = [Tile.make(
+        [str(90000 + row) for row in range(50)], whole.features.tolist(),
+        random.standard_normal((50, 20)), random.choice([-1, 1], 50),
+    )]  # fmt: skip
+    how = Preprocessing(intercept=True, confirm_separate_ids=True, confirmed=ONE_TABLE)
+    said, _ = notes_of(table, parties={**held, "few": few}, how=how)
+    assert said.startswith("solver: lbfgs")
+
+
+def test_why_it_is_not_sealed_is_told_before(table):
+    said, _ = notes_of(table, mode="auto")
+    assert said.startswith("mode: sums, since sealed training does not do this: cipher 'plain'")
+    assert "weights. solver: span-newton, since parties come and go" in said
 
 
 @pytest.mark.parametrize(

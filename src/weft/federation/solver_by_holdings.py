@@ -61,7 +61,8 @@ def settle_by_holdings(
     if asked.solver == AUTO and one and alike and not warm:
         fewer = _with_fewer_questions(settings, holdings, terms, preprocessing)
         if fewer is not None:
-            settings, reason = fewer, _FEWER
+            # Why it is not sealed, and at which price, stands before the solver.
+            settings, reason = fewer, reason.partition("solver: ")[0] + _FEWER
     if settings is chosen[0]:
         return chosen
     settings, _ = settle(settings, terms, saves=saves, warm=warm)
@@ -98,11 +99,21 @@ def _with_fewer_questions(
         algorithm_of(SPAN_NEWTON).check(other)
     except ConfigError:
         return None
-    counted = [len(rows) for rows in holdings.counted_rows.values() if len(rows)]
-    enough = len(counted) >= max(_FEWEST_COUNTING, terms.min_contributors)
-    if not (enough and all(tells_moments(other, n, terms.min_batch) for n in counted)):
+    counting = _counted_in_large_groups(holdings, terms.min_batch)
+    enough = len(counting) >= max(_FEWEST_COUNTING, terms.min_contributors)
+    if not (enough and all(n and tells_moments(other, n, terms.min_batch) for n in counting)):
         return None
     return None if _shows_too_much(other, holdings, terms, preprocessing) else other
+
+
+def _counted_in_large_groups(holdings: HoldingMap, least: int) -> list[int]:
+    """How many samples parties count that count any, without those in groups below ``least``.
+
+    Which solver it will be, a check tells a submitter, who is not told the sizes of small groups.
+    """
+    large = np.where(holdings.rows.sizes < least, 0, holdings.rows.sizes)
+    counts = np.bincount(holdings.counter, weights=large)
+    return [int(counts[party]) for party in np.unique(holdings.counter)]
 
 
 def _shows_too_much(
