@@ -77,6 +77,7 @@ def check(
     from weft.data.file_findings import FoundProblems
     from weft.federation.local_federation import Federation
     from weft.federation.solver_by_holdings import settle_by_holdings
+    from weft.guards.names_in_all_lists import in_all_lists
     from weft.privacy.ledger.expected_exposure import outlook
     from weft.privacy.ledger.expected_exposure_text import item, paragraphs
     from weft.report.holdings_counts import describe_holdings
@@ -103,7 +104,14 @@ def check(
     )
     _, roster, _, classes = federation.assemble(chosen[0])
     settings, reason = settle_by_holdings(
-        problem.settings, chosen, roster, classes, terms, problem.preprocessing, saves=saves
+        problem.settings,
+        chosen,
+        roster,
+        classes,
+        terms,
+        problem.preprocessing,
+        solvers=in_all_lists(consent.solvers for consent in consents.values()),
+        saves=saves,
     )
     check_cut(settings, roster)
     sites = problem.preprocessing.reference_site is not None

@@ -255,6 +255,7 @@ def coordinate(
         classes,
         terms,
         preprocessing,
+        solvers=announced.solvers,
         saves=saves,
         warm=warm,
     )

@@ -47,6 +47,7 @@ class AnnounceReply(Message):
     roster: Annotated[str | None, texts(_AGREED)] = None
     recipients: Annotated[Names | None, texts(_AGREED, "names")] = None
     holders: Annotated[Names | None, texts(_AGREED, "names")] = None
+    solvers: Annotated[Names | None, texts(_AGREED, "names")] = None
 
 
 class ListRequest(Message):

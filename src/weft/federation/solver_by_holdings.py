@@ -6,7 +6,7 @@ solver that asks fewest questions takes over if it tells of enough samples at a 
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Collection, Sized
 
 import msgspec
 import numpy as np
@@ -45,20 +45,24 @@ def settle_by_holdings(
     terms: Terms,
     preprocessing: Preprocessing,
     *,
+    solvers: Collection[str] | None = None,
     saves: bool = False,
     warm: bool = False,
 ) -> tuple[Settings, str]:
     """What was chosen, or what the holdings speak for instead, and why.
 
     ``asked`` is what the run was asked for, and ``chosen`` what `settle` made of it. ``classes``
-    are those of the labels; None: they are responses.
+    are those of the labels; None: they are responses. ``solvers`` are those that all parties allow;
+    None: nobody limits them. What was chosen stays if it is not among them: parties then refuse it,
+    and say so.
     """
     settings, reason = (
         in_sums(chosen[0], holdings, classes, terms, saves=saves, warm=warm) or chosen
     )
     one = classes is None or len(classes) == 2
     alike = not preprocessing.sample_columns.named
-    if asked.solver == AUTO and one and alike and not warm:
+    allowed = solvers is None or SPAN_NEWTON in solvers
+    if asked.solver == AUTO and allowed and one and alike and not warm:
         fewer = _with_fewer_questions(settings, holdings, terms, preprocessing)
         if fewer is not None:
             # Why it is not sealed, and at which price, stands before the solver.

@@ -171,6 +171,7 @@ def check_study(
             announced.classes,
             announced.terms,
             preprocessing,
+            solvers=announced.solvers,
         )
         check_cut(settings, holdings)
         sites = preprocessing.reference_site is not None

@@ -23,6 +23,7 @@ from weft.federation.messages import (
     ListRequest,
     Names,
 )
+from weft.guards.names_in_all_lists import in_all_lists
 from weft.guards.terms import Terms
 from weft.matching.coordinator import check_secrets
 from weft.matching.tagged_class_list import AgreedClasses, Classes
@@ -46,6 +47,8 @@ class Announced:
         To whom the model goes by all rosters that bind a party; None: there is no roster.
     holders
         Who of the parties hold keys for matching, the first two; None: there is no roster.
+    solvers
+        Those that all rosters and policies allow; None: no party's limits them.
     agreed
         The class values with the parties' tag, None for a regression.
     replies
@@ -55,6 +58,7 @@ class Announced:
     terms: Terms
     recipients: tuple[str, ...] | None
     holders: tuple[str, ...] | None
+    solvers: tuple[str, ...] | None
     agreed: AgreedClasses | None
     replies: Mapping[str, AnnounceReply]
 
@@ -123,6 +127,7 @@ def announce(
         terms=reduce(Terms.stricter, terms),
         recipients=_common([reply.recipients for reply in replies.values()]),
         holders=holders,
+        solvers=_common([reply.solvers for reply in replies.values()]),
         agreed=agreed,
         replies=replies,
     )
@@ -150,11 +155,7 @@ def _check_rosters(replies: Mapping[str, AnnounceReply]) -> None:
 
 
 def _common(lists: Sequence[Names | None]) -> tuple[str, ...] | None:
-    """Names that are in all lists, in the order of the first list; None: there is no list."""
-    listed = [names.tolist() for names in lists if names is not None]
-    if not listed:
-        return None
-    return tuple(name for name in listed[0] if all(name in names for names in listed))
+    return in_all_lists(None if names is None else names.tolist() for names in lists)
 
 
 def _collected(

@@ -109,6 +109,7 @@ class AnnouncingParty:
             roster=None if roster is None else roster.fingerprint,
             recipients=_names(consent.recipients),
             holders=_names(consent.key_holders),
+            solvers=_names(consent.solvers),
         )
         self._parties = message.parties
         self._sorts, self._shares = message.classes, message.shares

@@ -13,6 +13,7 @@ import msgspec
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.min_batch_across_runs import Change
+from weft.guards.names_in_all_lists import in_all_lists
 from weft.guards.terms import OPEN, Matching, Terms
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.refusals import (
@@ -155,6 +156,11 @@ class Consent:
     def key_holders(self) -> tuple[str, ...] | None:
         """Who holds a key for matching; None: no roster says so."""
         return None if self.roster is None else self.roster.charter.having("matching")
+
+    @property
+    def solvers(self) -> tuple[str, ...] | None:
+        """Solvers that all of its documents allow; None: none of them limits solvers."""
+        return in_all_lists(source.limits.solvers for source in self._sources)
 
     def _join(self, roster: SignedRoster) -> None:
         charter = roster.charter
