@@ -29,6 +29,20 @@ _Heard = Annotated[
 _Yes = Annotated[
     bool, typer.Option("--yes", help="Do not ask; letter and fingerprints have been compared.")
 ]
+LabelHolders = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="Who brings labels, once for each; default: all."),
+]
+ModelReaders = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="Who gets the model, once for each; default: all."),
+]
+AllowExposure = Annotated[
+    bool,
+    typer.Option(
+        "--allow-exposure", help="Allow as many sums about samples as others lack columns."
+    ),
+]
 AlsoKinds = Annotated[
     list[str] | None,
     typer.Option(
@@ -78,26 +92,15 @@ def invite(
         str, typer.Option(metavar="ADDRESS", help="Who submits runs from your site.")
     ],
     port: Annotated[int, typer.Option(help="The coordinator's open port.")] = 8002,
-    labels: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Who brings labels, once for each; default: all."),
-    ] = None,
-    model: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Who gets the model, once for each; default: all."),
-    ] = None,
+    labels: LabelHolders = None,
+    model: ModelReaders = None,
     matching: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME", help="Who holds a matching key, once for each; default: the last two."
         ),
     ] = None,
-    allow_exposure: Annotated[
-        bool,
-        typer.Option(
-            "--allow-exposure", help="Allow as many sums about samples as others lack columns."
-        ),
-    ] = False,
+    allow_exposure: AllowExposure = False,
     kind: AlsoKinds = None,
     asker: Askers = None,
     pilot: Annotated[

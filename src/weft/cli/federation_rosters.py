@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.cli.federation_founding import AlsoKinds, Askers, limits_of
+from weft.cli.federation_founding import (
+    AllowExposure,
+    AlsoKinds,
+    Askers,
+    LabelHolders,
+    ModelReaders,
+    limits_of,
+)
 
 if TYPE_CHECKING:
     from datetime import date
@@ -68,14 +75,8 @@ def draft(
         Path | None,
         typer.Option(help="Take name, terms and who brings labels from this config.toml."),
     ] = None,
-    labels: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Who brings labels, once for each; default: all."),
-    ] = None,
-    model: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Who gets the model, once for each; default: all."),
-    ] = None,
+    labels: LabelHolders = None,
+    model: ModelReaders = None,
     matching: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="Who holds a matching key; then ids match by OPRF."),
@@ -98,12 +99,7 @@ def draft(
     allow_lone_labels: Annotated[
         bool, typer.Option("--allow-lone-labels", help="Allow a single party with labels.")
     ] = False,
-    allow_exposure: Annotated[
-        bool,
-        typer.Option(
-            "--allow-exposure", help="Allow as many sums about samples as others lack columns."
-        ),
-    ] = False,
+    allow_exposure: AllowExposure = False,
     allow_second_moments: Annotated[
         bool,
         typer.Option(
