@@ -44,6 +44,15 @@ def cohort_runs(slots: Any, cohort_of: Any) -> Any:
 
 
 @numba.njit(**INNER)
+def _alike(ids: Any) -> bool:
+    """Whether rows of a cohort have one pad id, as they do where everyone is in every sum."""
+    different = _ZERO
+    for r in range(ids.shape[0]):
+        different |= ids[r] ^ ids[0]
+    return bool(different == _ZERO)
+
+
+@numba.njit(**INNER)
 def _name(
     out: Any, begin: int, end: int, ids: Any, slots: Any, runs: Any, book: Any, per: int, top: int,
     extra: Any,
@@ -63,9 +72,10 @@ def _name(
         s0, s1 = book[c, 0] ^ extra[c, 0], book[c, 1] ^ extra[c, 1]
         start = np.int64(book[c, 4])
         piece = out[(lo - begin) * per : (hi - begin) * per]
-        if whole and one and per == 1:
+        if whole and per == 1 and (one or _alike(ids[lo:hi])):
             # What most names are: the compiler does several rows at once.
-            pad_id, first = (ids[0] & ID_BITS) ^ s0, np.uint64(top | (lo - start))
+            pad_id = (ids[0 if one else lo] & ID_BITS) ^ s0
+            first = np.uint64(top | (lo - start))
             for i in range(hi - lo):
                 piece[i, 0] = pad_id
                 piece[i, 1] = (first + np.uint64(i)) ^ s1
@@ -132,9 +142,12 @@ def add_pads(
             continue
         c = cohorts[k]
         s0, s1 = book[c, 0] ^ extra[c, 0], book[c, 1] ^ extra[c, 1]
-        some = blocks[(lo - begin) * per : (hi - begin) * per]
-        if signs[c] != 0:
-            _add_run(words[lo:hi], tags[lo:hi], some, s0, s1, signs[c], ids[lo:hi])
+        some, listed, sign = blocks[(lo - begin) * per : (hi - begin) * per], ids[lo:hi], signs[c]
+        if listed.shape[0] > 0 and _alike(listed):
+            put = np.int8(listed[0] >> _U63)
+            sign, listed = np.int8(put + put - 1) if listed[0] != 0 else np.int8(0), ids[:0]
+        if sign != 0:
+            _add_run(words[lo:hi], tags[lo:hi], some, s0, s1, sign, listed)
         lo = hi
 
 
