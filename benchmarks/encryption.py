@@ -14,6 +14,7 @@ Needs the data directory for the last two (set WEFT_DATA), and for the peer
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -307,6 +308,8 @@ def watch(split: Split, settings: Settings, measured: int, warm_up: int | None =
     warm_up
         Iterations before the first look; None: as many as the first certificate takes.
     """
+    # Parties of the run before refer to each other: they would take as much memory once more.
+    gc.collect()
     federation = Federation(
         split.parties, Preprocessing(overlap=split.overlap, confirmed=ONE_TABLE)
     )
