@@ -29,6 +29,7 @@ from weft.numba_options import OUTER
 from weft.protocol.channel import Channel
 from weft.protocol.metering import EncryptionCost
 
+_NO_SLOTS = np.zeros(0, np.int64)
 #: Up to so many parts are added one by one; more are joined first, being small as a rule.
 _FEW_PARTS = 64
 
@@ -119,19 +120,24 @@ class Part(msgspec.Struct, frozen=True):
     """What one party sent for some slots, without the header; a view, since blocks are large."""
 
     body: memoryview
-    slots: int
+    slots: Ints
     party: str
+
+
+def slots_of(parts: Sequence[Part]) -> Ints:
+    """The slots of all parts, one part after the other."""
+    return np.concatenate([_NO_SLOTS, *(part.slots for part in parts)])
 
 
 class Store(ABC):
     """Totals that the coordinator keeps."""
 
     @abstractmethod
-    def add(self, slots: Ints, parts: Sequence[Part]) -> None:
-        """Add parts, whose slots follow each other in ``slots``; a slot may come repeatedly."""
+    def add(self, parts: Sequence[Part]) -> None:
+        """Add parts; a slot may come repeatedly."""
 
     @abstractmethod
-    def put(self, slots: Ints, parts: Sequence[Part]) -> None:
+    def put(self, parts: Sequence[Part]) -> None:
         """Let parts take the place of what was there."""
 
     @abstractmethod
@@ -154,28 +160,26 @@ class WordStore(Store):
     def __init__(self, slots: int, width: int) -> None:
         self.words = np.zeros((slots, width), np.uint64)
 
-    def add(self, slots: Ints, parts: Sequence[Part]) -> None:
+    def add(self, parts: Sequence[Part]) -> None:
         # All are checked before any is added.
         self._check(parts)
         if len(parts) > _FEW_PARTS:
-            add_words(self.words, slots, self._joined(parts))
+            add_words(self.words, slots_of(parts), self._joined(parts))
             return
-        end = 0
         for part in parts:
-            begin, end = end, end + part.slots
-            add_words(self.words, slots[begin:end], self._joined([part]))
+            add_words(self.words, part.slots, self._joined([part]))
 
-    def put(self, slots: Ints, parts: Sequence[Part]) -> None:
+    def put(self, parts: Sequence[Part]) -> None:
         self._check(parts)
-        self.words[slots] = self._joined(parts)
+        self.words[slots_of(parts)] = self._joined(parts)
 
     def _check(self, parts: Sequence[Part]) -> None:
         width = self.words.shape[1]
         for part in parts:
-            if len(part.body) != 8 * width * part.slots:
+            if len(part.body) != 8 * width * len(part.slots):
                 raise ProtocolError(
                     f"the block from party {part.party} has {len(part.body)} bytes for "
-                    f"{part.slots} slots of {width}"
+                    f"{len(part.slots)} slots of {width}"
                 )
 
     def _joined(self, parts: Sequence[Part]) -> NDArray[np.uint64]:
@@ -208,26 +212,24 @@ class TaggedStore(Store):
         self.words = words
         self._tags = np.zeros(slots, np.uint64)
 
-    def add(self, slots: Ints, parts: Sequence[Part]) -> None:
+    def add(self, parts: Sequence[Part]) -> None:
         parts, tags = self._split(parts)
-        self.words.add(slots, parts)
+        self.words.add(parts)
         if len(parts) > _FEW_PARTS:
-            add_modulo(self._tags, slots, np.frombuffer(b"".join(tags), np.uint64))
+            add_modulo(self._tags, slots_of(parts), np.frombuffer(b"".join(tags), np.uint64))
             return
-        end = 0
         for part, some in zip(parts, tags, strict=True):
-            begin, end = end, end + part.slots
-            add_modulo(self._tags, slots[begin:end], np.frombuffer(some, np.uint64))
+            add_modulo(self._tags, part.slots, np.frombuffer(some, np.uint64))
 
-    def put(self, slots: Ints, parts: Sequence[Part]) -> None:
+    def put(self, parts: Sequence[Part]) -> None:
         parts, tags = self._split(parts)
-        self.words.put(slots, parts)
-        self._tags[slots] = np.frombuffer(b"".join(tags), np.uint64)
+        self.words.put(parts)
+        self._tags[slots_of(parts)] = np.frombuffer(b"".join(tags), np.uint64)
 
     def _split(self, parts: Sequence[Part]) -> tuple[list[Part], list[memoryview]]:
         words, tags = [], []
         for part in parts:
-            end = len(part.body) - TAG * part.slots
+            end = len(part.body) - TAG * len(part.slots)
             if end < 0:
                 raise ProtocolError(f"the block from party {part.party} lacks tags")
             words.append(Part(part.body[:end], part.slots, part.party))
@@ -270,11 +272,11 @@ class PaillierStore(Store):
         out: Ints = (slots[:, None] * self._width + np.arange(self._width)).ravel()
         return out
 
-    def add(self, slots: Ints, parts: Sequence[Part]) -> None:
-        _each(self._totals.add, slots, parts, self._values)
+    def add(self, parts: Sequence[Part]) -> None:
+        _each(self._totals.add, parts, self._values)
 
-    def put(self, slots: Ints, parts: Sequence[Part]) -> None:
-        _each(self._totals.put, slots, parts, self._values)
+    def put(self, parts: Sequence[Part]) -> None:
+        _each(self._totals.put, parts, self._values)
 
     def take(self, slots: Ints, ends: Sequence[int]) -> list[bytes]:
         return [self._totals.take(self._values(slots[a:b])) for a, b in pairwise([0, *ends])]
@@ -306,8 +308,8 @@ class BfvStore(Store):
     def _chunks(self, slots: Ints) -> Ints:
         return chunks_of(slots, self._width)
 
-    def add(self, slots: Ints, parts: Sequence[Part]) -> None:
-        _each(self._add, slots, parts, self._chunks)
+    def add(self, parts: Sequence[Part]) -> None:
+        _each(self._add, parts, self._chunks)
 
     def _add(self, chunks: Ints, body: bytes) -> None:
         """Check words in front, then the ciphertexts."""
@@ -320,7 +322,7 @@ class BfvStore(Store):
         self._totals.add(chunks, body[end:])
         self._checks[chunks] = (self._checks[chunks] + checks) % np.uint64(MODULUS)
 
-    def put(self, slots: Ints, parts: Sequence[Part]) -> None:
+    def put(self, parts: Sequence[Part]) -> None:
         raise ProtocolError("blocks of whole chunks cannot take the place of single slots")
 
     def take(self, slots: Ints, ends: Sequence[int]) -> list[bytes]:
@@ -343,19 +345,14 @@ class BfvStore(Store):
 
 
 def _each(
-    add: Callable[[Ints, bytes], None],
-    slots: Ints,
-    parts: Sequence[Part],
-    units: Callable[[Ints], Ints],
+    add: Callable[[Ints, bytes], None], parts: Sequence[Part], units: Callable[[Ints], Ints]
 ) -> None:
     """Add part by part, and name the party whose part cannot be added."""
-    at = 0
     for part in parts:
         try:
-            add(units(slots[at : at + part.slots]), bytes(part.body))
+            add(units(part.slots), bytes(part.body))
         except ProtocolError as error:
             raise ProtocolError(f"the block from party {part.party}: {error}") from None
-        at += part.slots
 
 
 @numba.njit(**OUTER)

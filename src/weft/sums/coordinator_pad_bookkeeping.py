@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Flags, Ints
 from weft.crypto.ciphers.block_format import Carried, pad_id_of
-from weft.crypto.coordinator_adder import Adder
+from weft.crypto.coordinator_adder import Adder, Part, slots_of
 from weft.crypto.pads.pad_ids_in_totals import CohortChain, SlotChain, runs_of
 from weft.protocol.message import Message
 from weft.protocol.shared_fields import Asked, PadIds, PadLinks, PadNews
@@ -185,14 +185,16 @@ class PadBookkeeping:
                 slots=mine[:1] if in_a_row else mine, lengths=lengths, marks=marks, sets=sets
             )
 
-    def record(self, names: Sequence[str], slots: Ints, lengths: Ints) -> None:
+    def record(self, parts: Sequence[Part]) -> None:
         """The contributions that came in."""
+        names = [part.party for part in parts]
         answered = self._flags(names)
         if self._masked:
             self._leave_open(names, answered)
         if isinstance(self.chain, SlotChain):
             numbers = np.array([self._layout.index[name] for name in names], np.int64)
-            self.chain.record_slots(answered, slots, np.repeat(numbers, lengths))
+            lengths = np.array([len(part.slots) for part in parts], np.int64)
+            self.chain.record_slots(answered, slots_of(parts), np.repeat(numbers, lengths))
         else:
             self.chain.record(answered)
         if self.checks is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import wraps
+from itertools import accumulate
 from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
@@ -27,6 +28,7 @@ from weft.crypto.ciphers.cipher_arguments_and_results import WHAT
 from weft.crypto.coordinator_adder import Adder, Part
 from weft.errors import PartyAway, ProtocolError
 from weft.protocol.message import Message
+from weft.protocol.shared_fields import PadIds
 from weft.sums.coordinator_pad_bookkeeping import PadBookkeeping
 from weft.sums.scaling_and_certificate_messages import MEND, MendRequest
 from weft.sums.shared_slot_layout import Layout
@@ -93,8 +95,8 @@ class Totals:
 
     def _read(
         self, replies: Mapping[str, Message], iteration: int, required: Container[str], round_: int
-    ) -> tuple[list[str], list[Part], Ints, Ints]:
-        """Check all blocks before any is used: parties, bodies, their slots and lengths.
+    ) -> list[Part]:
+        """Check all blocks before any is used, and say of which slots they are.
 
         A party in ``required`` that shares slots must have sent one.
         """
@@ -120,13 +122,13 @@ class Totals:
             blocks.append(packed)
             counts.append(count)
         self._check_heads(names, blocks, counts, iteration, pad_id_of(adder.epoch, round_, 0))
-        parts = [
-            Part(memoryview(packed)[HEAD:], count, party)
-            for packed, count, party in zip(blocks, counts, names, strict=True)
+        adder.cost.added += self.width * sum(counts)
+        return [
+            Part(memoryview(packed)[HEAD:], slots, party)
+            for packed, slots, party in zip(
+                blocks, self._slots(names, chosen, iteration), names, strict=True
+            )
         ]
-        slots = self._slots(names, chosen, iteration)
-        adder.cost.added += self.width * len(slots)
-        return names, parts, slots, np.array(counts, np.int64)
 
     def _check_heads(
         self, names: list[str], blocks: list[bytes], counts: list[int], iteration: int, base: int
@@ -160,22 +162,21 @@ class Totals:
             )
         raise ProtocolError(f"{where} carries pad ids of totals, which only the coordinator has")
 
-    def _store(self, slots: Ints, parts: list[Part], iteration: int, *, put: bool = False) -> None:
+    def _store(self, parts: list[Part], iteration: int, *, put: bool = False) -> None:
         """Add the parts, or let them take the place of what was there."""
         try:
-            (self.store.put if put else self.store.add)(slots, parts)
+            (self.store.put if put else self.store.add)(parts)
         except ProtocolError as error:
             raise ProtocolError(f"{WHAT[self.kind]} in iteration {iteration}: {error}") from None
 
-    def _slots(self, names: list[str], chosen: dict[str, NDArray[Any]], iteration: int) -> Ints:
-        """Slots of many parties from their local numbers, all checked at once."""
-        if not names:
-            return np.zeros(0, np.int64)
+    def _slots(
+        self, names: list[str], chosen: dict[str, NDArray[Any]], iteration: int
+    ) -> list[Ints]:
+        """Slots of each of many parties from their local numbers, all checked at once."""
         layout = self.layout
         if not chosen:
-            if layout.joined[0] != tuple(names):
-                layout.joined = tuple(names), np.concatenate([layout.own[name] for name in names])
-            return layout.joined[1]
+            # Of large tables, put together they would be millions of slots for each of the parties.
+            return [layout.own[name] for name in names]
         locals_ = [
             chosen[p] if p in chosen else np.arange(len(layout.own[p]), dtype=np.int32)
             for p in names
@@ -190,13 +191,16 @@ class Totals:
             raise ProtocolError(
                 f"{self._where(culprit, iteration)} is for a slot that the party does not share"
             )
-        slots: Ints = layout.flat[at]
-        return slots
+        slots = layout.flat[at]
+        ends = accumulate(lengths)
+        return [slots[end - size : end] for size, end in zip(lengths, ends, strict=True)]
 
-    def _named(self, names: list[str], replies: Mapping[str, Message], iteration: int) -> Ints:
+    def _named(self, parts: list[Part], replies: Mapping[str, Message], iteration: int) -> Ints:
         """The slots that replies of whole chunks say they are about."""
+        names = [part.party for part in parts]
         named = {party: getattr(replies[party], self._slots_field) for party in names}
-        return self._slots(names, self.checked_slots(named, iteration), iteration)
+        slots = self._slots(names, self.checked_slots(named, iteration), iteration)
+        return np.concatenate([np.zeros(0, np.int64), *slots])
 
     def checked_slots(self, named: Mapping[str, Slots | None], iteration: int) -> dict[str, Slots]:
         """Local slots that parties name, if each names its own; all are looked at together."""
@@ -214,6 +218,14 @@ class Totals:
                 "are no numbers of its shared slots; the run stops"
             )
         return own
+
+    def _pad_ids_of(self, parts: list[Part], round_: int) -> PadIds:
+        """Under which pad each of the slots was sent."""
+        numbers = [
+            pad_id_of(self._adder.epoch, round_, self.layout.index[part.party]) for part in parts
+        ]
+        lengths = [len(part.slots) for part in parts]
+        return np.repeat(np.array(numbers, np.uint64), np.array(lengths, np.int64))
 
     def _where(self, party: str, iteration: int) -> str:
         return f"the block of {WHAT[self.kind]} from party {party} in iteration {iteration}"
@@ -365,11 +377,11 @@ class IncrementTotals(Totals):
             self._mend(self._bookkeeping, iteration)
 
     def _add(self, replies: Mapping[str, Message], iteration: int) -> None:
-        names, parts, slots, lengths = self._read(replies, iteration, replies, self._round)
+        parts = self._read(replies, iteration, replies, self._round)
         if parts:
-            self._store(slots, parts, iteration)
+            self._store(parts, iteration)
         if self._bookkeeping is not None:
-            self._bookkeeping.record(names, slots, lengths)
+            self._bookkeeping.record(parts)
 
     def _mend(self, bookkeeping: PadBookkeeping, iteration: int) -> None:
         """Nobody can open the total before everyone who answered has closed the ring again."""

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Ints, Slots
-from weft.crypto.ciphers.block_format import NOTHING, Carried, pad_id_of
-from weft.crypto.coordinator_adder import Adder
+from weft.crypto.ciphers.block_format import NOTHING, Carried
+from weft.crypto.coordinator_adder import Adder, slots_of
 from weft.crypto.pads.pad_ids_in_totals import runs_of
 from weft.protocol.message import Message
 from weft.protocol.shared_fields import PadIds
@@ -110,18 +110,18 @@ class LatestValues(Totals):
     def post(self, replies: Mapping[str, Message], iteration: int, round_: int) -> None:
         """Let what the parties posted take the place of what was there."""
         speakers = self._speakers.pop(round_)
-        names, parts, slots, lengths = self._read(replies, iteration, speakers, round_)
+        parts = self._read(replies, iteration, speakers, round_)
         if self._bookkeeping is not None:
-            self._bookkeeping.record(names, slots, lengths)
+            self._bookkeeping.record(parts)
             if parts:
-                self._store(slots, parts, iteration)
-                self.changed.mark(self._named(names, replies, iteration), iteration)
+                self._store(parts, iteration)
+                self.changed.mark(self._named(parts, replies, iteration), iteration)
             return
         if not parts:
             return
-        self._store(slots, parts, iteration, put=True)
-        pad_ids = [pad_id_of(self._adder.epoch, round_, self.layout.index[n]) for n in names]
-        self._marks[slots] = np.repeat(np.array(pad_ids, np.uint64), lengths)
+        self._store(parts, iteration, put=True)
+        slots = slots_of(parts)
+        self._marks[slots] = self._pad_ids_of(parts, round_)
         self.changed.mark(slots, iteration)
 
     def _carried(self, slots: Ints, ends: Sequence[int]) -> list[Carried]:
@@ -180,15 +180,14 @@ class Proposals(Totals):
     @timed
     def add(self, replies: Mapping[str, Message], iteration: int, round_: int) -> None:
         """Add all parties' proposals."""
-        names, parts, slots, lengths = self._read(replies, iteration, replies, round_)
+        parts = self._read(replies, iteration, replies, round_)
         if parts:
-            self._store(slots, parts, iteration)
+            self._store(parts, iteration)
         if self._bookkeeping is not None:
-            self._bookkeeping.record(names, slots, lengths)
-            self._proposed = np.unique(self._named(names, replies, iteration))
+            self._bookkeeping.record(parts)
+            self._proposed = np.unique(self._named(parts, replies, iteration))
             return
-        numbers = [pad_id_of(self._adder.epoch, round_, self.layout.index[n]) for n in names]
-        pad_ids = np.repeat(np.array(numbers, np.uint64), lengths)
+        slots, pad_ids = slots_of(parts), self._pad_ids_of(parts, round_)
         order = np.argsort(slots, kind="stable")
         ordered = slots[order]
         first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])

@@ -12,8 +12,8 @@ from weft.array_types import Ints
 from weft.crypto.ciphers.chunk_layout import chunks_of
 from weft.crypto.pads.pad_ids_in_totals import Holders
 from weft.matching.cohorts import Axis
+from weft.small_arrays import cut
 
-_NONE = np.zeros(0, np.int64)
 _EVERY = np.zeros(0, bool)
 
 
@@ -39,7 +39,7 @@ class Layout:
         self._chunk_holders: dict[int, Holders] = {}
         self.group: dict[str, int] = {}
         #: The shared slots of each party, in its local order.
-        self.own: dict[str, Ints] = {}
+        self.own: dict[str, Ints]
         self.slots: list[Ints] = []
         self.cohorts: list[Ints] = []
         known: dict[bytes, int] = {}
@@ -52,14 +52,13 @@ class Layout:
                 self.slots.append(axis.party_slots(number)[: axis.n_shared_of(number)])
                 self.cohorts.append(cohorts)
             self.group[party] = known[key]
-            self.own[party] = self.slots[known[key]]
         lengths = np.array([len(s) for s in self.slots], np.int64)
         self.end = np.cumsum(lengths)
         self.begin = self.end - lengths
         self.flat = np.concatenate(self.slots) if self.slots else np.zeros(0, np.int64)
-        #: Whose slots were put together last, one party after the other, and these. Most often the
-        #: same parties send whole blocks in every phase, of large tables millions of slots.
-        self.joined: tuple[tuple[str, ...], Ints] = ((), _NONE)
+        # Of large tables it is millions of slots: they are in memory once.
+        self.slots = cut(self.flat, lengths)
+        self.own = {party: self.slots[group] for party, group in self.group.items()}
 
     @cached_property
     def sizes(self) -> Ints:

@@ -84,7 +84,7 @@ def _check_opening(kind: type[Pad]) -> None:
     mine, yours = (rng.integers(-(1 << 40), 1 << 40, _SHAPE) for _ in range(2))
     store, slots = Adder(first.name).store(*_SHAPE), np.arange(_SHAPE[0])
     for sent in (_sent(first, mine), _sent(second, yours, before=first.newest)):
-        store.add(slots, [Part(memoryview(bytes(sent.body)), sent.slots, "of a trial")])
+        store.add([Part(memoryview(bytes(sent.body)), slots, "of a trial")])
     (body,) = store.take(slots, [len(slots)])
     carried = Carried(None, None, _per_cohort(second.newest))
     total = pack_block(first.name, "z", 0, pad_id_of(0, 2, 0), *_SHAPE, body, carried)
