@@ -380,14 +380,32 @@ def test_slots_follow_from_ids_and_not_from_tokens_or_the_order_of_rows(patchwor
     assert found[0] == found[1] == found[2]
 
 
-def test_a_party_names_a_few_rows_once(patchwork):
+PLACES = np.array([[0, i] for i in range(12)])
+
+
+def test_a_party_names_a_few_rows_once(patchwork, monkeypatch):
     """Else a coordinator could ask for the row of every token."""
-    _, channel, _ = matched(patchwork(), matching="hmac")
-    places = np.array([[0, i] for i in range(12)])
-    first = channel.ask(CONFLICT, {"west": ConflictRequest(places=places)})
-    assert first.missing["west"].reason == "rows 1, 2, 3, 4, 5 and 7 more of its tile"
-    again = channel.ask(CONFLICT, {"west": ConflictRequest(places=places)})
-    assert "once" in again.missing["west"].reason
+    sit, said = MatchingParty.sit, []
+
+    def asked_before(party, message):
+        for _ in range(2):
+            with pytest.raises(WeftError) as refused:
+                party.answers()[CONFLICT.name].handle(ConflictRequest(places=PLACES))
+            said.append(str(refused.value))
+        return sit(party, message)
+
+    monkeypatch.setattr(MatchingParty, "sit", asked_before)
+    matched({"west": patchwork()["west"]}, matching="hmac")
+    first, again = said
+    assert first == "rows 1, 2, 3, 4, 5 and 7 more of its tile"
+    assert "once" in again
+
+
+def test_with_its_view_a_party_forgets_which_row_has_which_token(patchwork):
+    _, channel, parties = matched(patchwork(), matching="hmac")
+    late = channel.ask(CONFLICT, {"west": ConflictRequest(places=PLACES)})
+    assert "before its view" in late.missing["west"].reason
+    assert parties["west"]._sent is None
 
 
 def test_a_seat_of_other_cohorts_than_the_tokens_is_refused(patchwork):

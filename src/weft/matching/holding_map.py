@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -193,6 +193,14 @@ class HoldingMap:
     def column_tiles(self) -> sp.csr_array:
         """(column cohort × tile) which tiles a cohort lies in."""
         return _incidence(self.columns, len(self.tile_party))
+
+    def without_tokens(self) -> HoldingMap:
+        """The same without numbers per token: views were made of them, and nothing else is."""
+        told = tuple(part[:0].copy() for part in self.rows.tile_cohorts)
+        kept = replace(self, rows=replace(self.rows, tile_codes=(), tile_cohorts=told))
+        # What was found out stays so.
+        vars(kept).update({**vars(self), **vars(kept)})
+        return kept
 
     def view(self, party: int, *, follow_draws: bool = True) -> ToldView:
         """What one party is told: its own slots and its roles.

@@ -84,10 +84,9 @@ class Held(Protocol):
 
 @dataclass(frozen=True)
 class _Sent:
-    """In which order the tokens of each tile were sent, and which of its samples have labels."""
+    """In which order the tokens of each tile's rows were sent, and which samples have labels."""
 
     rows: list[Slots]
-    columns: list[Ints]
     labelled: list[Flags]
 
 
@@ -158,7 +157,10 @@ class MatchingParty:
         if not later:
             self.know_columns(tiles, {})
         self._oblivious: Oblivious | None = None
+        #: Of rows, until it has a view: afterwards nobody asks for a row by its token.
         self._sent: _Sent | None = None
+        #: In which order the tokens of each tile's columns were sent.
+        self._sent_columns: list[Ints] | None = None
         self._complained = False
         self._view: PartyView | None = None
 
@@ -298,10 +300,9 @@ class MatchingParty:
         bare = bare_ids(self.ids)
         of_bare = tokens_of(token_contents(bare, outputs), secret, "rows")
         self._sent = _Sent(
-            [part.order.astype(np.int32) for part in parts],
-            column_orders,
-            [part.labelled for part in parts],
+            [part.order.astype(np.int32) for part in parts], [part.labelled for part in parts]
         )
+        self._sent_columns = column_orders
         counts = [len(part.rows) for part in parts]
         begins = np.cumsum(counts) - counts
         return TokensReply(
@@ -335,7 +336,9 @@ class MatchingParty:
     def _complain(self, message: ConflictRequest) -> Nothing:
         """Say which rows of its files have labels that another party contradicts."""
         if self._sent is None or self._complained:
-            raise ProtocolError(f"party {self._name} is asked for rows once, after its tokens")
+            raise ProtocolError(
+                f"party {self._name} is asked for rows once, after its tokens and before its view"
+            )
         self._complained = True
         places = message.places
         shown = []
@@ -349,10 +352,10 @@ class MatchingParty:
 
     def _name_columns(self, message: SimilarRequest) -> Nothing:
         """Tell its owner which columns another party probably has under another name."""
-        if self._sent is None or self._complained:
+        if self._sent_columns is None or self._complained:
             raise ProtocolError(f"party {self._name} is asked for columns once, after its tokens")
         self._complained = True
-        sizes = np.array([len(order) for order in self._sent.columns])
+        sizes = np.array([len(order) for order in self._sent_columns])
         tiles, places = message.places.T
         if (tiles < 0).any() or (tiles >= len(sizes)).any():
             raise malformed("places", "names tiles that there are not")
@@ -360,7 +363,7 @@ class MatchingParty:
             raise malformed("places", "names columns that there are not")
         shown = []
         for tile in np.unique(message.places[:, 0]).tolist():
-            order = self._sent.columns[tile]
+            order = self._sent_columns[tile]
             places = order[message.places[message.places[:, 0] == tile, 1]]
             names = sorted(self.features[tile][places].tolist())
             named = ", ".join(repr(name) for name in names[:_NAMED])
@@ -375,14 +378,14 @@ class MatchingParty:
 
     def sit(self, message: ViewRequest) -> PartyView:
         """Take the view; what it allows is for the caller to check."""
-        if self._sent is None:
+        sent, columns = self._sent, self._sent_columns
+        if sent is None or columns is None:
             raise ProtocolError(f"party {self._name} has sent no tokens yet; they come first")
-        sent = self._sent
-        view = take_places(message.view, self.ids, self.features, sent.rows, sent.columns)
+        view = take_places(message.view, self.ids, self.features, sent.rows, columns)
         check_labelled(message.view, sent.labelled)
         if (message.bias_value is not None and view.counts.any()) != (view.bias_slot >= 0):
             raise LyingView
-        self._view = view
+        self._view, self._sent = view, None
         return view
 
     def make_seeds(self, message: ViewRequest, *, alone: bool = False) -> ViewReply:
