@@ -22,6 +22,7 @@ LAYERS = (
         "errors",
         "array_types",
         "small_arrays",
+        "lasting_arrays",
         "numba_options",
         "lazy_names",
         "types_ready_to_decode",

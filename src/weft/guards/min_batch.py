@@ -19,7 +19,8 @@ hold the same values back, since they decide from the same numbers.
 
 from __future__ import annotations
 
-from typing import TypeVar
+import math
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,14 +37,14 @@ from weft.guards.min_batch_kernels import (
     too_close,
     write,
 )
+from weft.lasting_arrays import HUGE, LARGE, lasting_zeros, shared
 
 _T = TypeVar("_T", bound=np.generic)
 
 #: Rounding of the two sums.
 _SLACK = 1.0 + 1e-9
-#: Vectors of that many samples have room for so many at once, which is more than most runs send:
-#: pages of zeros take no memory until something is written there, and copies take time.
-_MANY, _ROOM = 4096, 64
+#: Vectors that large arrays have room for beyond those that come next.
+_SPARE = 8
 
 
 class MinBatch:
@@ -132,7 +133,7 @@ class _Kinds:
     def of(cls, kind: Ints, rows: Ints, start: Ints, least: int) -> _Kinds:
         atom = np.repeat(np.arange(len(start) - 1), np.diff(start))
         numbers, sizes = number_pairs(atom, kind[rows])
-        number: NDArray[np.int32] = numbers.astype(np.int32)
+        number: NDArray[np.int32] = shared(numbers.astype(np.int32))
         order = np.argsort(number, kind="stable")
         ends = np.cumsum(sizes)
         taken = [
@@ -165,7 +166,7 @@ class SeenBatches(MinBatch):
     ) -> None:
         super().__init__(atom, least, kind)
         samples = int(self.start[-1])
-        self._last = np.zeros((width, samples))
+        self._last = lasting_zeros((width, samples))
         #: The same for vectors that are no dual vectors: neither may stand for the other.
         self._last_other: Floats | None = None
         self._kept: Seen = np.zeros((0, samples), np.int16 if short else np.float32)
@@ -216,8 +217,9 @@ class SeenBatches(MinBatch):
         if self._count + new + 1 > len(self._kept):
             # Little more than it takes: of a large table, every vector kept is worth sparing.
             room = self._count + new + 1 + self._count // 16
-            if self._kept.shape[1] >= _MANY:
-                room = max(_ROOM, room)
+            if LARGE <= _bytes_of(self._kept, room) < HUGE:
+                # Pages of its own cost nothing before they are used, and spare a copy.
+                room += _SPARE + room // 4
             self._kept = _longer(self._kept, room, self._count)
             self._digests = _longer(self._digests, room, self._count)
             self._sizes = _longer(self._sizes, room, self._count)
@@ -303,12 +305,19 @@ class SeenBatches(MinBatch):
             self._count += 1
 
 
+def _bytes_of(kept: NDArray[Any], vectors: int) -> int:
+    """What so many vectors take where these are kept."""
+    return vectors * kept.itemsize * math.prod(kept.shape[1:])
+
+
 def _longer(kept: NDArray[_T], room: int, count: int) -> NDArray[_T]:
     """An array with room for more vectors."""
-    if count and kept.flags.owndata:
+    size = _bytes_of(kept, room)
+    if kept.flags.owndata and not LARGE <= size < HUGE:
         # Where it lies, if there is room: a copy would be of all vectors so far.
         kept.resize((room, *kept.shape[1:]), refcheck=False)
         return kept
-    longer = np.zeros((room, *kept.shape[1:]), kept.dtype)
+    made = lasting_zeros if size < HUGE else np.zeros
+    longer: NDArray[_T] = made((room, *kept.shape[1:]), kept.dtype)
     longer[:count] = kept[:count]
     return longer

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Ints, Slots
 from weft.errors import ProtocolError
+from weft.lasting_arrays import shared
 from weft.matching.party_guard_facts import facts_of
 from weft.matching.party_view import PartyView, TileCohorts, ToldView
 from weft.small_arrays import cut
@@ -94,7 +95,7 @@ def _slots(
     before = np.cumsum(sizes) - sizes
     slots = np.full(len(cohort), -1, np.int32)
     slots[entry] = np.cumsum(new) - 1 + (starts[:-1] - before)[held]
-    return tuple(cut(slots, np.array(lengths, np.int64)))
+    return tuple(shared(part) for part in cut(slots, np.array(lengths, np.int64)))
 
 
 def _narrow(cohorts: Ints) -> NDArray[Any]:

@@ -11,6 +11,7 @@ from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Ints
+from weft.lasting_arrays import shared
 from weft.matching.cohort_holder_lists import HolderLists, RowSheets
 from weft.protocol.field_visibility import Meaning, record, texts
 from weft.protocol.message import Part, malformed
@@ -136,7 +137,7 @@ class ToldView(Part, kw_only=True, eq=False, dict=True):
     @cached_property
     def row_cohort(self) -> NDArray[np.int32]:
         """Per local row, the position of its cohort in this view."""
-        return np.repeat(np.arange(len(self.sizes)), self.sizes).astype(np.int32)
+        return shared(np.repeat(np.arange(len(self.sizes), dtype=np.int32), self.sizes))
 
 
 class PartyView(ToldView, kw_only=True, eq=False, dict=True):
@@ -223,11 +224,13 @@ class PartyView(ToldView, kw_only=True, eq=False, dict=True):
 
     def without(self, left_out: Flags, samples: int) -> PartyView:
         """The same view, in which some samples are left out of a run over so many."""
-        rows = self.tile_rows
         if left_out.any():
             kept = np.append(~left_out, False)
-            rows = tuple(np.where(kept[slots], slots, -1).astype(np.int32) for slots in rows)
-        trimmed = replace(self, tile_rows=rows, left_out=left_out, n_samples=samples)
+            rows = (np.where(kept[slots], slots, -1).astype(np.int32) for slots in self.tile_rows)
+            trimmed = replace(self, tile_rows=tuple(rows), left_out=left_out, n_samples=samples)
+        else:
+            trimmed = replace(self, n_samples=samples)
+            vars(trimmed)["counted_rows"] = self.counted_rows
         # Slots and cohorts are the same: what follows from them is in memory once.
         vars(trimmed)["row_cohort"] = self.row_cohort
         return trimmed

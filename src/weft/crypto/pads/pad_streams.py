@@ -49,6 +49,7 @@ from weft.crypto.primitives.aes import Aes256, Blocks
 from weft.crypto.primitives.prime_field import PRIME
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError
+from weft.lasting_arrays import shared
 from weft.protocol.shared_fields import PadIds
 
 Words = NDArray[np.uint64]
@@ -107,7 +108,7 @@ class Streams:
         self._cipher = Aes256(key)
         self.start = start
         self.cohorts = len(start) - 1
-        self.cohort_of = np.repeat(np.arange(self.cohorts, dtype=np.int32), np.diff(start))
+        self.cohort_of = shared(np.repeat(np.arange(self.cohorts, dtype=np.int32), np.diff(start)))
         #: Runs of rows of one cohort where all slots are meant.
         self._runs = start[1:].astype(np.int64), np.arange(self.cohorts)
         #: Pads have no secrets but the cohort's, and are put on.

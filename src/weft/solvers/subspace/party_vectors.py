@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
+from weft.lasting_arrays import lasting
 from weft.numba_options import OUTER
 from weft.protocol.message import malformed
 from weft.solvers.party_context import PartyContext
@@ -81,7 +82,7 @@ class Vectors:
         return len(self._held)
 
     def append(self, vectors: Sequence[Floats]) -> None:
-        self._held += [v.astype(np.float32) for v in vectors] if self._short else vectors
+        self._held += [lasting(v, np.float32) for v in vectors] if self._short else vectors
 
     def combine(self, coefficients: Floats) -> Floats:
         """Σ_j coefficients[j] · vector_j, per problem."""
@@ -109,7 +110,7 @@ class Vectors:
                 out[j, k] = inner(mine, other)
         return out
 
-    def columns(self, problem: int, chosen: Ints) -> Floats:
+    def columns(self, problem: int, chosen: Ints | slice) -> Floats:
         """All vectors of a problem at the chosen slots: (slots × held)."""
         return np.stack([v[chosen, problem] for v in self._held], axis=1, dtype=np.float64)
 
