@@ -15,9 +15,9 @@ from weft.solvers.subspace import vector_precision_choices
 
 ROWS, COLUMNS, GRID = 900, 9, 3
 SETTINGS = Settings(lam=1e-4, loss="logistic", solver="lbfgs", gap=1e-3)
-#: Words of eight bytes for every sample: the label in three forms, z of anchor, point, target and
-#: finished model, the last dual variable and the one before, and five for places and flags.
-WORDS = 14
+#: Words of eight bytes for every sample: the label in two forms, z of anchor, point, target and
+#: finished model, the last dual variable, α, and little more than two for places and flags.
+WORDS = 10.5
 
 
 def tiles():

@@ -13,6 +13,7 @@ from weft.crypto import Cipher
 from weft.data.tile import Tile
 from weft.errors import ConfigError, DataError
 from weft.federation.messages import CountReply, CountRequest
+from weft.lasting_arrays import shared
 from weft.losses import Loss
 from weft.matching.class_labels import refuse_responses
 from weft.matching.party_view import PartyView
@@ -36,6 +37,12 @@ class Folds(NamedTuple):
     cut: FoldCut
 
 
+def _in_few_bytes(numbers: Floats) -> NDArray[np.signedinteger[Any]]:
+    """Numbers of classes as they are kept for a run; −1 for NaN."""
+    known = np.nan_to_num(numbers, nan=-1.0)
+    return known.astype(np.min_scalar_type(-1 - int(known.max(initial=0.0))))
+
+
 class TrainingLabels:
     """The labels in one party's tiles, as numbers of the classes that were agreed on.
 
@@ -45,8 +52,6 @@ class TrainingLabels:
         As they are scaled now.
     classes
         That were agreed on; None: a regression.
-    targets
-        Labels per tile as numbers.
     listed
         Classes that it lists whether or not it has samples of them.
     """
@@ -57,7 +62,7 @@ class TrainingLabels:
         self._party, self._cipher, self._view = party, cipher, view
         self.tiles = list(tiles)
         self.classes: NDArray[Any] | None = None
-        self.targets: list[Floats] = []
+        self._targets: list[NDArray[Any]] = []
         self.listed: tuple[float, ...] = ()
 
     @property
@@ -84,8 +89,16 @@ class TrainingLabels:
     def encode_labels(self, classes: NDArray[Any] | None) -> list[Floats]:
         """Labels per tile as numbers, for the classes that were agreed on."""
         self.classes = classes
-        self.targets = [self._encoded(tile) for tile in self.tiles]
-        return self.targets
+        found = [self._encoded(tile) for tile in self.tiles]
+        self._targets = found if classes is None else [_in_few_bytes(part) for part in found]
+        return found
+
+    @property
+    def targets(self) -> list[Floats]:
+        """Labels per tile as numbers; NaN: there is none."""
+        if self.classes is None:
+            return self._targets
+        return [np.where(part < 0, np.nan, part) for part in self._targets]
 
     def _encoded(self, tile: Tile) -> Floats:
         if tile.labels is None:
@@ -108,12 +121,10 @@ class TrainingLabels:
         """Targets per local row: the response, ±1, or a column of ±1 per class."""
         target = self.target(self.view)
         if self.classes is None:
-            responses: Floats = np.nan_to_num(target)[:, None]
-            return responses
+            return shared(np.nan_to_num(target)[:, None])
         count = len(self.classes)
         positive = np.array([1]) if count == 2 else np.arange(count)
-        signs: Floats = np.where(target[:, None] == positive, 1.0, -1.0)
-        return signs
+        return shared(np.where(target[:, None] == positive, 1.0, -1.0))
 
     def check_labels(self, loss: Loss) -> None:
         """Refuse labels that a loss has no meaning for."""

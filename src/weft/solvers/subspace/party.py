@@ -216,10 +216,11 @@ class SubspaceParty:
             raise ProtocolError("a message comes too early: no vector is under way")
         self.samples.under_way = False
         self.features.complete(self.samples.partial, message, wire)
-        self.rows.remember(self.samples.duals)
+        self.samples.duals_are_complete()
 
     def _take_point(self, message: PointRequest) -> None:
         self._drop(message.fold)
+        self.samples.pass_over_duals()
         self.features.take_point(message)
 
     # ── when a party is away ──────────────────────────────────────────────────────────────

@@ -52,7 +52,7 @@ class SampleSide:
     ----------
     duals
         Dual vectors of the last search or gather, of rows with a label here, and of others as
-        their label holders told them.
+        their label holders told them; without rows, once their vectors are complete.
     partial
         This party's own part of the feature sums of those.
     guard
@@ -359,6 +359,19 @@ class SampleSide:
         if self._noise is not None:
             shape = (self._view.n_shared_columns, self._told_sums.shape[1])
             self._told_noise = self._noise.draw(self.duals.shape[1], shape)
+
+    def duals_are_complete(self) -> None:
+        """Remember dual vectors whose sums are complete, if need be; nobody asks for them again."""
+        self._rows.remember(self.duals)
+        self._forget_duals()
+
+    def pass_over_duals(self) -> None:
+        """Another question came: what was told of dual vectors is not asked for again."""
+        if not self._due and not self._rows.remembers:
+            self._forget_duals()
+
+    def _forget_duals(self) -> None:
+        self.duals = self.duals[:0].copy()
 
     # ── the end of a model ────────────────────────────────────────────────────────────────
 

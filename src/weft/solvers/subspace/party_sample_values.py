@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
+from weft.lasting_arrays import lasting_zeros
 from weft.losses import Softmax
 from weft.small_arrays import side_by_side
 from weft.solvers.party_context import PartyContext
@@ -71,10 +72,17 @@ class Rows:
             self._offset = np.where(there, context.given.offset, 0.0)
             self._weight = np.where(there, context.given.weight, 1.0)
         self._chosen = view.counted_rows
-        self._counted = np.flatnonzero(view.counted_rows)
-        zeros = np.zeros((view.n_rows, problems.width))
-        # Mixtures of dual vectors are for cutting planes, which stand in for others too.
-        self._remembers = not self._loss.smooth or settings.hands_over
+        counted = np.flatnonzero(view.counted_rows)
+        self._count = len(counted)
+        #: A range, where they are one: what is chosen by it is no copy.
+        self._counted: Ints | slice = counted
+        if self._count and int(counted[-1] - counted[0]) + 1 == self._count:
+            self._counted = slice(int(counted[0]), int(counted[-1]) + 1)
+        # Vectors where the run begins: most runs only read them, and then they take no memory.
+        zeros = lasting_zeros((view.n_rows, problems.width))
+        #: Whether dual vectors are kept. Mixtures of them are for cutting planes, which stand in
+        #: for others too.
+        self.remembers = not self._loss.smooth or settings.hands_over
         #: Widths over which kinks are rounded off, per problem; None: they are not.
         self.rounding: Floats | None = None
         self._least = view.min_batch
@@ -244,7 +252,7 @@ class Rows:
 
     def remember(self, duals: Floats) -> None:
         """Keep dual vectors whose sums are complete, where mixtures of them are wanted."""
-        if self._remembers:
+        if self.remembers:
             parts = side_by_side(duals, self._problems.width)
             self._duals += [np.ascontiguousarray(part) for part in parts]
 
@@ -295,7 +303,7 @@ class Rows:
         """
         held, counted = len(self.vectors), self._counted
         found = np.zeros((held, held, self.width))
-        if len(counted):
+        if self._count:
             z = self._mixed(np.stack([1.0 - step, step]))[counted]
             width = np.ones(self.width) if self.rounding is None else self.rounding
             used = self._trained(np.ones_like(self._z))[counted] > 0.0
@@ -382,7 +390,7 @@ class Rows:
         if self._weight is not None:
             used = np.repeat(self._weight, self._problems.count, axis=1)
             used = used if self._in_problems is None else used * self._in_problems
-        if len(counted) < len(z):
+        if self._count < len(z):
             z, target, labels = z[counted], target[counted], labels[counted]
             used = None if used is None else used[counted]
         losses = self._loss.table(z, target, labels, by_class(steps), used) / self._n_samples
@@ -402,7 +410,7 @@ class Rows:
     def training_sizes(self) -> Floats:
         """How many of the rows counted here each problem trains on."""
         if self._in_problems is None:
-            return np.full(self._problems.count, float(len(self._counted)))
+            return np.full(self._problems.count, float(self._count))
         total: Floats = self._in_problems[self._counted].sum(axis=0).astype(np.float64)
         return total
 
@@ -416,7 +424,7 @@ class Rows:
     def held_out(self, z: Floats) -> HeldOut:
         """The rows counted here that some fold leaves out, with scores of that fold's model."""
         assert self._folds is not None
-        rows = self._counted[self._folds[self._counted] >= 0]
+        rows = np.flatnonzero(self._chosen & (self._folds >= 0))
         fold = self._folds[rows].astype(np.int64)
         classes = self._problems.classes
         column = (fold[:, None] + 1) * classes + np.arange(classes)
