@@ -41,9 +41,10 @@ from weft.privacy.ledger.run_booking import Ledger
 from weft.privacy.ledger.sum_booking import count_sums
 from weft.protocol import Answer, Message, Phase, answer, answers, fields_of, pack
 from weft.protocol.shared_fields import PUBLIC
+from weft.sums.build_party_table import build_table
 from weft.sums.masked_maxima import LargestParty
 from weft.sums.party_contribution import Wire
-from weft.sums.party_table_products import Block, build_table
+from weft.sums.party_table_products import Block
 from weft.sums.scaling_and_certificate_messages import DigitReply, DigitRequest
 
 #: What others are told of a table that has nothing to do with the model.

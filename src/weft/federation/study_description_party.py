@@ -41,8 +41,8 @@ from weft.guards.described_cells import (
 from weft.protocol import Message, Nothing, Phase, answer, answers
 from weft.protocol.message import malformed
 from weft.protocol.message_bytes import question_digest
+from weft.sums.build_party_table import counted_once
 from weft.sums.masked_maxima import LargestParty
-from weft.sums.party_table_products import counted_once
 from weft.sums.scalar_sums import pack_scalars
 from weft.sums.scaling_and_certificate_messages import DigitReply, DigitRequest
 

@@ -36,8 +36,9 @@ from weft.protocol.message import malformed
 from weft.protocol.message_bytes import question_digest
 from weft.solvers.base import ModelShare, MomentShare, MomentShares
 from weft.solvers.settings import MOST_PENALTY
+from weft.sums.build_party_table import build_table, rows_times
 from weft.sums.masked_maxima import LargestParty
-from weft.sums.party_table_products import Block, LocalTable, build_table, rows_times
+from weft.sums.party_table_products import Block, LocalTable
 from weft.sums.scaling_and_certificate_messages import (
     COLUMN_SPREAD,
     COLUMN_SUMS,

@@ -5,20 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import Any
 
+import numba
 import numpy as np
 import scipy.sparse as sp
 
 from weft.array_types import Floats, Slots
-from weft.matching.party_view import PartyView
-from weft.sums.party_table_kernels import (
-    dense_accumulate,
-    dense_products,
-    sparse_accumulate,
-    sparse_products,
-    whole_accumulate,
-    whole_products,
-)
+from weft.numba_options import OUTER
 
 Block = Floats | sp.csr_array
 
@@ -103,8 +97,8 @@ class Piece(ABC):
     """
 
     def __init__(self, row_slots: Slots, column_slots: Slots, n_rows: int, n_columns: int) -> None:
-        self._whole_rows = _is_range(row_slots, n_rows)
-        self._whole_columns = _is_range(column_slots, n_columns)
+        self._whole_rows = is_range(row_slots, n_rows)
+        self._whole_columns = is_range(column_slots, n_columns)
         self.row_slots = row_slots
         self.column_slots = column_slots
         self._n_rows = n_rows
@@ -151,7 +145,7 @@ class DensePiece(Piece):
         self._columns = _IN_ORDER if self._whole_columns else column_slots
         #: Slots of all rows where these are all slots, none for rows in their order; else None.
         self._every: Slots | None = _IN_ORDER if self._whole_rows else None
-        if _is_permuted(row_slots, n_rows):
+        if is_permuted(row_slots, n_rows):
             self._every = row_slots
 
     def _few(self, width: int) -> bool:
@@ -172,13 +166,13 @@ class DensePiece(Piece):
         mine = w if self._whole_columns else w.take(self.column_slots, axis=0)
         if slots is None and self._every is not None:
             if self._few(w.shape[1]):
-                whole_products(self.block, self._every, np.ascontiguousarray(mine.T), out)
+                _whole_products(self.block, self._every, np.ascontiguousarray(mine.T), out)
             else:
                 for band in self._bands():
                     place = self._every[band] if len(self._every) else band
                     out[place] += np.asarray(self.block[band], np.float64) @ mine
         else:
-            dense_products(self.block, self._rows(slots), mine, out)
+            _dense_products(self.block, self._rows(slots), mine, out)
 
     def accumulate(self, slots: Slots | None, change: Floats, v: Floats) -> None:
         if slots is None and self._every is not None:
@@ -186,7 +180,7 @@ class DensePiece(Piece):
             ordered = change.take(self._every, axis=0) if len(self._every) else change
             if self._few(v.shape[1]):
                 across = np.zeros((v.shape[1], self.block.shape[1]))
-                whole_accumulate(self.block, ordered, across)
+                _whole_accumulate(self.block, ordered, across)
                 part = across.T
             else:
                 part = np.zeros((self.block.shape[1], v.shape[1]))
@@ -197,7 +191,7 @@ class DensePiece(Piece):
             else:
                 v[self.column_slots] += part
         else:
-            dense_accumulate(self.block, self._rows(slots), self._columns, change, v)
+            _dense_accumulate(self.block, self._rows(slots), self._columns, change, v)
 
     def squares(self, weights: Floats | None, out: Floats) -> None:
         for band in self._bands(_AT_ONCE):
@@ -236,10 +230,10 @@ class SparsePiece(Piece):
         self._block_rows = block.shape[0]
 
     def products(self, slots: Slots | None, w: Floats, out: Floats) -> None:
-        sparse_products(self.start, self.columns, self.values, self._rows(slots), w, out)
+        _sparse_products(self.start, self.columns, self.values, self._rows(slots), w, out)
 
     def accumulate(self, slots: Slots | None, change: Floats, v: Floats) -> None:
-        sparse_accumulate(self.start, self.columns, self.values, self._rows(slots), change, v)
+        _sparse_accumulate(self.start, self.columns, self.values, self._rows(slots), change, v)
 
     def squares(self, weights: Floats | None, out: Floats) -> None:
         values = self.values**2 if weights is None else self.values**2 * weights
@@ -256,109 +250,125 @@ class SparsePiece(Piece):
         return sp.csr_array((self.values[kept], where), shape=shape)
 
 
-def build_table(view: PartyView, blocks: Sequence[Block], bias_value: float | None) -> LocalTable:
-    """Arrange a party's blocks for its view, with overlap weights and the constant column."""
-    pieces: list[Piece] = []
-    squares = None if view.cell_holders is None else np.zeros((view.n_rows, 1))
-    shape = (view.n_rows, view.n_columns)
-    for number, block in enumerate(blocks):
-        rows, columns = view.tile_rows[number], view.tile_columns[number]
-        cell, square = _cell_weights(view, number, block)
-        piece: Piece
-        if isinstance(block, np.ndarray):
-            dense = block if cell is None else block * cell
-            if dense.size < LARGE and _is_permuted(rows, view.n_rows):
-                order = np.argsort(rows)
-                dense, rows = dense[order], np.arange(view.n_rows, dtype=np.int32)
-                square = None if square is None else square[order]
-            piece = DensePiece(dense, rows, columns, *shape)
-        else:
-            sparse = block if cell is None else _scaled(block, cell)
-            piece = SparsePiece(sparse, rows, columns, *shape)
-        if squares is not None:
-            piece.squares(square, squares)
-        pieces.append(piece)
-    if bias_value is not None and view.bias.any():
-        slots = np.flatnonzero(view.bias[view.row_cohort] & ~view.left_out).astype(np.int32)
-        column = np.full((len(slots), 1), bias_value)
-        where = np.array([view.bias_slot], np.int32)
-        pieces.append(DensePiece(column, slots, where, *shape))
-        if squares is not None:
-            squares[slots] += bias_value**2
-    return LocalTable(*shape, pieces, squares)
-
-
-def _cell_weights(view: PartyView, tile: int, block: Block) -> tuple[Floats | None, Floats | None]:
-    """Weights of a tile's cells in products, and of their squares in norms (None: all one).
-
-    With h holders of a cell and equal values x: "mean" sends x/h, and squares (x/h)² · h add
-    up to x²; "first" sends x at one holder; "sum" sends shares s with (Σs)² ≤ h Σ s².
-    """
-    if view.cell_holders is None:
-        return None, None
-    holders = np.maximum(view.cell_holders, 1).astype(np.float64)
-    cell: Floats | None
-    square: Floats | None
-    if view.overlap == "mean":
-        cell, square = 1.0 / holders, holders
-    elif view.overlap == "first":
-        cell, square = view.cells_of(tile).astype(np.float64), None
-    else:
-        cell, square = None, holders
-    return _spread(view, tile, block, cell), _spread(view, tile, block, square)
-
-
-def counted_once(view: PartyView, tile: int, block: Block) -> Floats | None:
-    """Weights with which every cell of the table counts once over all its holders."""
-    if view.cell_holders is None:
-        return None
-    if view.overlap == "first":
-        share = view.cells_of(tile).astype(np.float64)
-    else:
-        share = 1.0 / np.maximum(view.cell_holders, 1)
-    row_cohort = view.row_cohort[np.maximum(view.tile_rows[tile], 0)]
-    return share[np.ix_(row_cohort, view.column_cohort[view.tile_columns[tile]])]
-
-
-def _spread(view: PartyView, tile: int, block: Block, weights: Floats | None) -> Floats | None:
-    """From (row cohort × column cohort) to the cells of a block (its entries in CSR)."""
-    if weights is None:
-        return None
-    row_cohort = view.row_cohort[np.maximum(view.tile_rows[tile], 0)]
-    column_cohort = view.column_cohort[view.tile_columns[tile]]
-    if isinstance(block, np.ndarray):
-        return weights[np.ix_(row_cohort, column_cohort)]
-    return weights[np.repeat(row_cohort, np.diff(block.indptr)), column_cohort[block.indices]]
-
-
-def _scaled(block: sp.csr_array, factors: Floats) -> sp.csr_array:
-    return sp.csr_array((block.data * factors, block.indices, block.indptr), shape=block.shape)
-
-
-def _is_permuted(slots: Slots, n: int) -> bool:
+def is_permuted(slots: Slots, n: int) -> bool:
     """Whether these are all slots, in another order than ascending."""
-    if len(slots) != n or _is_range(slots, n) or (slots < 0).any():
+    if len(slots) != n or is_range(slots, n) or (slots < 0).any():
         return False
     return bool((np.bincount(slots, minlength=n) == 1).all())
 
 
-def _is_range(slots: Slots, n: int) -> bool:
+def is_range(slots: Slots, n: int) -> bool:
     return len(slots) == n and bool((slots == np.arange(n, dtype=np.int32)).all())
 
 
-def cohort_bounds(squares: Floats, view: PartyView) -> Floats:
-    """In the place of every row's ‖x‖² a bound for its cohort, which says less.
+# ── products of some rows, in machine code ──────────────────────────────────────────────
 
-    The largest of the cohort, rounded up to a power of √2.
+# ``rows`` holds row numbers of a block; −1 stands for a sample that is not in it.
+
+#: Reassociation lets the compiler use vector instructions; the result is the same on every call.
+_FAST = {"reassoc", "contract", "nsz"}
+
+
+@numba.njit(**OUTER, fastmath=_FAST)
+def _whole_products(block: Any, slots: Any, across: Any, out: Any) -> None:
+    """out[slots] += block @ across.T; for a few columns one pass that BLAS takes twice as long for.
+
+    No ``slots`` stand for all in their order.
     """
-    bound = np.maximum.reduceat(squares[:, 0], view.cohort_start[:-1])
-    safe = np.maximum(bound, 1e-300)
-    rounded: Floats = 2.0 ** (np.ceil(2.0 * np.log2(safe) - 1e-12) / 2.0)
-    return np.repeat(np.where(bound > 0, rounded, 0.0), view.sizes)[:, None]
+    for i in range(block.shape[0]):
+        s = np.int64(slots[i]) if slots.shape[0] else i
+        for c in range(across.shape[0]):
+            total = 0.0
+            for j in range(block.shape[1]):
+                total += block[i, j] * across[c, j]
+            out[s, c] += total
 
 
-def rows_times(block: Block, factors: Floats) -> Block:
-    """A block with every row multiplied by a factor of its own."""
-    if isinstance(block, np.ndarray):
-        return block * factors[:, None]
-    return _scaled(block, np.repeat(factors, np.diff(block.indptr)))
+@numba.njit(**OUTER, fastmath=_FAST)
+def _whole_accumulate(block: Any, change: Any, across: Any) -> None:
+    """across += (block.T @ change).T, likewise."""
+    for i in range(block.shape[0]):
+        for c in range(change.shape[1]):
+            a = change[i, c]
+            if a != 0.0:
+                for j in range(block.shape[1]):
+                    across[c, j] += block[i, j] * a
+
+
+@numba.njit(**OUTER, fastmath=_FAST)
+def _dense_products(block: Any, rows: Any, w: Any, out: Any) -> None:
+    """out[r] += block[rows[r]] @ w."""
+    classes = w.shape[1]
+    for r in range(rows.shape[0]):
+        i = rows[r]
+        if i < 0:
+            continue
+        if classes == 1:
+            total = 0.0
+            for j in range(block.shape[1]):
+                total += block[i, j] * w[j, 0]
+            out[r, 0] += total
+        else:
+            for j in range(block.shape[1]):
+                x = block[i, j]
+                if x != 0.0:
+                    for c in range(classes):
+                        out[r, c] += x * w[j, c]
+
+
+@numba.njit(**OUTER, fastmath=_FAST)
+def _dense_accumulate(block: Any, rows: Any, columns: Any, change: Any, whole: Any) -> None:
+    """whole[columns] += block[rows].T @ change; no ``columns`` stand for all in their order."""
+    classes, v = whole.shape[1], whole
+    if columns.shape[0]:
+        v = np.zeros((columns.shape[0], classes))
+    for r in range(rows.shape[0]):
+        i = rows[r]
+        if i < 0:
+            continue
+        if classes == 1:
+            a = change[r, 0]
+            if a != 0.0:
+                for j in range(block.shape[1]):
+                    v[j, 0] += block[i, j] * a
+        else:
+            for j in range(block.shape[1]):
+                x = block[i, j]
+                if x != 0.0:
+                    for c in range(classes):
+                        v[j, c] += x * change[r, c]
+    for j in range(columns.shape[0]):
+        for c in range(classes):
+            whole[columns[j], c] += v[j, c]
+
+
+@numba.njit(**OUTER, fastmath=_FAST)
+def _sparse_products(start: Any, columns: Any, values: Any, rows: Any, w: Any, out: Any) -> None:
+    """out[r] += block[rows[r]] @ w for a block in CSR."""
+    classes = w.shape[1]
+    for r in range(rows.shape[0]):
+        i = rows[r]
+        if i < 0:
+            continue
+        for at in range(start[i], start[i + 1]):
+            x = values[at]
+            j = columns[at]
+            for c in range(classes):
+                out[r, c] += x * w[j, c]
+
+
+@numba.njit(**OUTER, fastmath=_FAST)
+def _sparse_accumulate(
+    start: Any, columns: Any, values: Any, rows: Any, change: Any, v: Any
+) -> None:
+    """v += block[rows].T @ change for a block in CSR."""
+    classes = v.shape[1]
+    for r in range(rows.shape[0]):
+        i = rows[r]
+        if i < 0:
+            continue
+        for c in range(classes):
+            a = change[r, c]
+            if a != 0.0:
+                for at in range(start[i], start[i + 1]):
+                    v[columns[at], c] += values[at] * a

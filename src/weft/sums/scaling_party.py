@@ -15,6 +15,7 @@ from weft.errors import ConfigError, ProtocolError
 from weft.matching.party_view import PartyView
 from weft.protocol.message import malformed
 from weft.protocol.message_bytes import question_digest
+from weft.sums.build_party_table import build_table, cohort_bounds, counted_once
 from weft.sums.masked_maxima import (
     EXPONENT_ROUNDS,
     ROUNDS,
@@ -25,7 +26,7 @@ from weft.sums.masked_maxima import (
     values_of,
 )
 from weft.sums.party_contribution import Wire
-from weft.sums.party_table_products import Block, build_table, cohort_bounds, counted_once
+from weft.sums.party_table_products import Block
 from weft.sums.scaling_and_certificate_messages import (
     DigitReply,
     DigitRequest,
