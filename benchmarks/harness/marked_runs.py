@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass
 from time import perf_counter, process_time
 
@@ -85,6 +86,8 @@ class Run:
 
 
 def train(split: Split, settings: Settings, *, guarded: bool = True) -> Run:
+    # Parties of the run before refer to each other: they would take as much memory once more.
+    gc.collect()
     terms = OPEN
     if guarded:
         # The careful terms, but for the mode that is measured, and for two that want no cipher.
