@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
 from unittest.mock import patch
 
@@ -16,7 +17,7 @@ from weft.errors import ProtocolError, WeftError
 from weft.federation.local_federation import Federation
 from weft.protocol import LocalChannel, fields_of, phase_named
 from weft.solvers.settings import Settings
-from weft.solvers.subspace.messages import SEARCH, SPREAD
+from weft.solvers.subspace.messages import FOLLOW, SEARCH, SPREAD
 from weft.solvers.subspace.party_sample_values import Rows
 
 SOLVERS = [("cutting-planes", "hinge"), ("lbfgs", "logistic"), ("newton-cg", "logistic")]
@@ -136,10 +137,10 @@ def at(phase, ask, *, turn=1, before=False):
         yield done
 
 
-def train_quietly(settings):
+def train_quietly(settings, parties=None):
     """The run ends where the party was asked: it has been disturbed."""
     try:
-        Federation(SPLITS["grid"](digits(), k=1, q=3).parties).train(settings)
+        Federation(parties or SPLITS["grid"](digits(), k=1, q=3).parties).train(settings)
     except WeftError:
         return
 
@@ -269,3 +270,18 @@ def test_no_table_of_losses_is_finer_than_agreed():
             question("search", sound("search", asked, steps=np.zeros((33, 2, 1))))
 
     disturb(ask, "search")
+
+
+def test_vectors_that_are_told_later_cannot_be_completed_before_and_again_after():
+    """Whoever could would choose among totals of two requests."""
+
+    def ask(question, asked):
+        spread = {"iteration": asked["iteration"], "serial": asked["serial"], "by_rows": False}
+        with pytest.raises(ProtocolError, match="no vector is under way"):
+            question("spread", spread)
+
+    *all_labels, (name, tiles) = SPLITS["grid"](digits(), k=1, q=3).parties.items()
+    parties = {**dict(all_labels), name: tuple(replace(tile, labels=None) for tile in tiles)}
+    with at(FOLLOW, ask, before=True) as done:
+        train_quietly(settings_of("lbfgs", "logistic", cipher="plain"), parties)
+    assert done

@@ -189,8 +189,7 @@ class SampleSide:
             shares = np.concatenate([shares, there])
         # Slopes of a piecewise linear loss are whole numbers, which travel as they are.
         exact = not self._loss.smooth and message.ascent is None and message.rounding is None
-        self._collect(duals, shares, exact=exact)
-        self._due = message.later
+        self._collect(duals, shares, exact=exact, later=message.later)
 
     def tell_search(self, message: SearchRequest) -> SearchReply:
         """Losses along the way, and what the new dual vectors give."""
@@ -217,11 +216,10 @@ class SampleSide:
         width = self._problems.width
         if message.direction is not None:
             sized(message.direction, "direction", len(self._rows.vectors), width)
-            self._collect(self._rows.bent(message.direction))
+            self._collect(self._rows.bent(message.direction), later=message.later)
         else:
-            steps = steps_of(message.at, "at", width)
-            self._collect(self._rows.duals_at(_shares(steps)), _shares(steps))
-        self._due = message.later
+            shares = _shares(steps_of(message.at, "at", width))
+            self._collect(self._rows.duals_at(shares), shares, later=message.later)
 
     def tell_gather(self, message: GatherRequest) -> GatherReply:
         """What the new dual vectors give."""
@@ -259,11 +257,15 @@ class SampleSide:
         # What is cut off is still a dual vector, if not the gradient of that point.
         return np.clip(duals, -limit, limit) if beyond.any() else duals
 
-    def _collect(self, duals: Floats, shares: Floats | None = None, *, exact: bool = False) -> None:
+    def _collect(
+        self, duals: Floats, shares: Floats | None = None, *, later: bool, exact: bool = False
+    ) -> None:
         """Start the feature sums of new dual vectors.
 
-        ``shares`` of points (vectors × points × problems) say where they were taken.
+        ``shares`` of points (vectors × points × problems) say where they were taken. What is told
+        ``later`` cannot be completed before.
         """
+        self._due = later
         # Other holders of a row may only learn the vector as it travels.
         self.duals = duals if exact else self._wires.duals.on_grid(duals)
         if shares is not None:
@@ -273,7 +275,7 @@ class SampleSide:
             if self.guard is not None:
                 self.guard.keep(self.duals, shares)
             self.partial = self._told_sums = self._rows.feature_sums(self.duals)
-            self.under_way = True
+            self.under_way = not later
             self._draw_noise()
 
     def _packed(self, field: str, values: list[float]) -> bytes:
