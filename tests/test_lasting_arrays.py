@@ -7,9 +7,15 @@ import mmap
 import numpy as np
 import pytest
 
-from weft.guards import min_batch
+from covering import every_value
+from small_federations import make_table
+from weft import lasting_arrays
+from weft.data import SPLITS
+from weft.federation.local_federation import Federation
+from weft.guards import Terms, min_batch
 from weft.guards.min_batch import SeenBatches
 from weft.lasting_arrays import LARGE, lasting, lasting_zeros, shared
+from weft.solvers.settings import Settings
 
 ROWS = LARGE // 8
 
@@ -75,6 +81,27 @@ def test_small_arrays_are_left_where_they_are():
     values = np.arange(10)
 
     assert shared(values) is values
+
+
+@every_value(solver=["hyfdca", "lbfgs", "newton-cg", "cutting-planes", "admm"], classes=[2, 3])
+def test_nobody_writes_to_what_parties_share(solver, classes, monkeypatch):
+    """Here they share arrays of small tables as those of large ones; the model is the same."""
+    loss = "hinge" if solver == "cutting-planes" else "logistic"
+    settings = Settings(lam=0.1, loss=loss, solver=solver, gap=None, iterations=6, seed=3)
+    terms = Terms(min_batch=2, allow_exposure=True)
+    parties = SPLITS["grid"](make_table(n=90, m=12, classes=classes), k=3, q=3).parties
+    model = Federation(parties, terms=terms).train(settings).model
+    known = {}
+    monkeypatch.setattr(lasting_arrays, "LARGE", 1)
+    monkeypatch.setattr(lasting_arrays, "_SHARED", known)
+    again = Federation(parties, terms=terms).train(settings).model
+    assert (again.coef.tobytes(), again.intercept.tobytes()) == (
+        model.coef.tobytes(),
+        model.intercept.tobytes(),
+    )
+    assert len(known) > len(parties)
+    for name, array in known.items():
+        assert lasting_arrays._name_of(array) == name
 
 
 def test_guards_keep_the_same_wherever_their_vectors_lie(monkeypatch):
