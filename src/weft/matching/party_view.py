@@ -198,10 +198,10 @@ class PartyView(ToldView, kw_only=True, eq=False, dict=True):
     @cached_property
     def shares_columns(self) -> bool:
         """Whether others have a column of this party, the constant one aside."""
-        shared = self.column_sharers[self.column_cohort] > 1
+        common = self.column_sharers[self.column_cohort] > 1
         if self.bias_slot >= 0:
-            shared[self.bias_slot] = False
-        return bool(shared.any())
+            common[self.bias_slot] = False
+        return bool(common.any())
 
     @cached_property
     def counted_rows(self) -> Flags:

@@ -216,7 +216,7 @@ class SubspaceParty:
             raise ProtocolError("a message comes too early: no vector is under way")
         self.samples.under_way = False
         self.features.complete(self.samples.partial, message, wire)
-        self.samples.duals_are_complete()
+        self.samples.finish_duals()
 
     def _take_point(self, message: PointRequest) -> None:
         self._drop(message.fold)

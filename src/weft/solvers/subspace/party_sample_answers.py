@@ -362,7 +362,7 @@ class SampleSide:
             shape = (self._view.n_shared_columns, self._told_sums.shape[1])
             self._told_noise = self._noise.draw(self.duals.shape[1], shape)
 
-    def duals_are_complete(self) -> None:
+    def finish_duals(self) -> None:
         """Remember dual vectors whose sums are complete, if need be; nobody asks for them again."""
         self._rows.remember(self.duals)
         self._forget_duals()
