@@ -401,6 +401,22 @@ def test_a_party_names_a_few_rows_once(patchwork, monkeypatch):
     assert "once" in again
 
 
+@pytest.mark.parametrize("places", [[[9, 0]], [[-1, 0]], [[0, 999]], [[0, -1]], [[0, 1, 2]], [0]])
+def test_rows_that_there_are_not_are_not_named(patchwork, monkeypatch, places):
+    asked = []
+
+    def ask_before(party, message):
+        asked.append(ConflictRequest(places=np.array(places)))
+        with pytest.raises(WeftError, match="places"):
+            party.answers()[CONFLICT.name].handle(asked[-1])
+        return sit(party, message)
+
+    sit = MatchingParty.sit
+    monkeypatch.setattr(MatchingParty, "sit", ask_before)
+    matched({"west": patchwork()["west"]}, matching="hmac")
+    assert asked
+
+
 def test_with_its_view_a_party_forgets_which_row_has_which_token(patchwork):
     _, channel, parties = matched(patchwork(), matching="hmac")
     late = channel.ask(CONFLICT, {"west": ConflictRequest(places=PLACES)})

@@ -341,6 +341,7 @@ class MatchingParty:
             )
         self._complained = True
         places = message.places
+        _check_places(places, self._sent.rows, "rows")
         shown = []
         for tile in np.unique(places[:, 0]).tolist():
             order = self._sent.rows[tile]
@@ -355,12 +356,7 @@ class MatchingParty:
         if self._sent_columns is None or self._complained:
             raise ProtocolError(f"party {self._name} is asked for columns once, after its tokens")
         self._complained = True
-        sizes = np.array([len(order) for order in self._sent_columns])
-        tiles, places = message.places.T
-        if (tiles < 0).any() or (tiles >= len(sizes)).any():
-            raise malformed("places", "names tiles that there are not")
-        if (places < 0).any() or (places >= sizes[tiles]).any():
-            raise malformed("places", "names columns that there are not")
+        _check_places(message.places, self._sent_columns, "columns")
         shown = []
         for tile in np.unique(message.places[:, 0]).tolist():
             order = self._sent_columns[tile]
@@ -427,6 +423,18 @@ class MatchingParty:
         self._keyring.take(message.seeds)
         self._confirmed = True
         return Nothing()
+
+
+def _check_places(places: Ints, orders: Sequence[Ints | Slots], what: str) -> None:
+    """Refuse tokens that were not sent, of tiles whose tokens were sent in these orders."""
+    if places.ndim != 2 or places.shape[1] != 2:
+        raise malformed("places", "has no tile and token in every row")
+    sizes = np.array([len(order) for order in orders])
+    tiles, tokens = places.T
+    if (tiles < 0).any() or (tiles >= len(sizes)).any():
+        raise malformed("places", "names tiles that there are not")
+    if (tokens < 0).any() or (tokens >= sizes[tiles]).any():
+        raise malformed("places", f"names {what} that there are not")
 
 
 def _encoded(names: Names) -> list[bytes]:
