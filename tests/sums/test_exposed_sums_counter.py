@@ -7,7 +7,7 @@ import pytest
 
 from weft.sums.exposed_sums_counter import News
 
-#: Rows of a block that is hashed as bytes, and of one that is looked at in machine code.
+#: Rows of a short block, and of a long one.
 SIZES = (12, 20_001)
 
 
@@ -56,3 +56,18 @@ def test_the_same_numbers_in_another_order_are_new(rows):
         assert news(None, top)
         assert news(None, values)
     assert news(None, values.reshape(-1, 3))
+
+
+@pytest.mark.parametrize("rows", SIZES)
+@pytest.mark.parametrize("apart", [1, 2, 4, 8])
+def test_signs_and_single_digits_that_change_together_are_new(rows, apart):
+    """Multiplication passes the highest bit on as it is, so that another change could undo it."""
+    news, values = News(), np.random.default_rng(3).standard_normal((rows, 1))
+    assert news(None, values)
+    for bits in (1 << 31, 1 << 63, 1 << 63 | 1 << 31):
+        other = values.copy()
+        words = other.reshape(-1).view(np.uint64)
+        words[0] ^= np.uint64(1 << 63)
+        words[apart] ^= np.uint64(bits)
+        assert news(None, other)
+        assert news(None, values)

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from secrets import randbits
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Slots
-from weft.numba_options import OUTER
 
 Integers = NDArray[np.int64]
-
-#: Bytes from which a block is looked at in machine code; a shorter one is hashed sooner.
-_LONG = 1 << 16
 
 
 class Count:
@@ -125,47 +119,12 @@ class News:
 
     def __init__(self) -> None:
         self._last: int | None = None
-        #: Nobody else can find two blocks that are taken for one.
-        self._key = np.uint64(randbits(64))
 
     def __call__(self, slots: Slots | None, values: NDArray[Any]) -> bool:
         """Whether these values are new; what comes first is, unless it is zero."""
         if self._last is None and not np.count_nonzero(values):
             return False
         where = None if slots is None else slots.tobytes()
-        content = values.tobytes() if values.nbytes < _LONG else self._folded(values)
-        mark = hash((where, values.shape, content))
+        mark = hash((where, values.shape, values.tobytes()))
         new, self._last = mark != self._last, mark
         return new
-
-    def _folded(self, values: NDArray[Any]) -> int:
-        words = np.ascontiguousarray(values).reshape(-1).view(np.uint64)
-        return int(folded(words, self._key))
-
-
-@numba.njit(**OUTER)
-def folded(words: Any, key: Any) -> Any:
-    """One word that is another one, for nearly every key, where any of the words is.
-
-    Four lanes, since each step of a lane waits for the one before.
-    """
-    a, b = key, key ^ np.uint64(0x9E3779B97F4A7C15)
-    c, d = key ^ np.uint64(0xBF58476D1CE4E5B9), key ^ np.uint64(0x94D049BB133111EB)
-    factor, half = np.uint64(0xFF51AFD7ED558CCD), np.uint64(32)
-    whole = words.shape[0] // 4 * 4
-    for i in range(0, whole, 4):
-        a = (a ^ words[i]) * factor
-        a ^= a >> half
-        b = (b ^ words[i + 1]) * factor
-        b ^= b >> half
-        c = (c ^ words[i + 2]) * factor
-        c ^= c >> half
-        d = (d ^ words[i + 3]) * factor
-        d ^= d >> half
-    for i in range(whole, words.shape[0]):
-        a = (a ^ words[i]) * factor
-        a ^= a >> half
-    for lane in (b, c, d):
-        a = (a ^ lane) * factor
-        a ^= a >> half
-    return a
