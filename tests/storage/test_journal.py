@@ -142,6 +142,23 @@ def test_a_full_disk_is_told_and_the_journal_can_be_used_again(tmp_path):
     assert read(path) == [b"before", b"after"]
 
 
+def test_a_large_record_of_which_only_the_beginning_was_written_is_cut_off(tmp_path):
+    """What is large is not copied behind its length and checksum, but written after them."""
+    path, large = tmp_path / "journal", bytes(range(256)) * 20_000
+    journal = Journal(path)
+    for record in (b"before", large):
+        journal.append(record)
+    journal.close()
+    whole = path.read_bytes()
+    assert read(path) == [b"before", large]
+    for lost in (1, len(large) - 1, len(large), len(large) + 1, len(large) + 12):
+        path.write_bytes(whole[:-lost])
+        journal = Journal(path)
+        journal.append(b"after")
+        journal.close()
+        assert read(path) == [b"before", b"after"]
+
+
 def test_a_half_record_that_could_not_be_cut_off_is_written_over(tmp_path, monkeypatch):
     journal = Journal(tmp_path / "journal")
     journal.append(b"before")

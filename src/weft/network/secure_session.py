@@ -39,8 +39,8 @@ from weft.types_ready_to_decode import prepared
 _HANDSHAKE, _SEALED, _UNKNOWN = b"M", b"L", b"?"
 #: What each side signs in a handshake begins with this.
 _FROM_COORDINATOR, _FROM_SITE = b"weft coordinator 1", b"weft site 1"
-#: Bytes of a session's name, and of an envelope's number.
-_NAME, _NUMBER = 16, 8
+#: Bytes of a session's name, of an envelope's number, and of what AES-GCM adds to a content.
+_NAME, _NUMBER, _TAG = 16, 8, 16
 #: Seconds that a handshake may take.
 _HANDSHAKE_TIME = 10.0
 #: Seconds at least for what is sent again.
@@ -65,7 +65,7 @@ class _Handshake(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 _HANDSHAKES: msgspec.msgpack.Decoder[_Handshake] = msgspec.msgpack.Decoder(prepared(_Handshake))
 
 
-def _read_handshake(packed: bytes) -> _Handshake:
+def _read_handshake(packed: bytes | bytearray) -> _Handshake:
     try:
         return _HANDSHAKES.decode(packed[1:])
     except msgspec.MsgspecError:
@@ -103,11 +103,18 @@ class _Session:
         name = blake2b(coordinator, digest_size=_NAME, person=b"weft bond").digest()
         return cls(name, AESGCM(key))
 
-    def seal(self, direction: bytes, number: int, content: bytes) -> bytes:
+    def seal(
+        self, direction: bytes, number: int, content: bytes | bytearray, head: bytes
+    ) -> bytearray:
+        """What travels: a head in the clear, and the content, encrypted behind it in place."""
         nonce = direction + number.to_bytes(_NUMBER, "big")
-        return self.cipher.encrypt(nonce, content, None)
+        # To put the two together afterwards would copy all of a large message once more.
+        sealed = bytearray(len(head) + len(content) + _TAG)
+        sealed[: len(head)] = head
+        self.cipher.encrypt_into(nonce, content, None, memoryview(sealed)[len(head) :])
+        return sealed
 
-    def open(self, direction: bytes, number: int, sealed: bytes) -> bytes | None:
+    def open(self, direction: bytes, number: int, sealed: memoryview) -> bytes | None:
         """The content; None if it was changed or sealed under another key or number."""
         nonce = direction + number.to_bytes(_NUMBER, "big")
         try:
@@ -154,7 +161,9 @@ class SecureTransport:
     def unanswered(self) -> tuple[str, ...]:
         return self._transport.unanswered
 
-    def send(self, envelopes: Mapping[str, bytes], timeout: float) -> dict[str, bytes | Failure]:
+    def send(
+        self, envelopes: Mapping[str, bytes | bytearray], timeout: float
+    ) -> dict[str, bytes | Failure]:
         """Replies as bytes, or why there is none."""
         until = clock.now() + timeout
         replies = self._send(envelopes, timeout)
@@ -170,18 +179,20 @@ class SecureTransport:
         lost = Failure("failed", "does not know the coordinator any more")
         return {p: lost if replies[p] == _UNKNOWN else replies[p] for p in envelopes}
 
-    def _send(self, envelopes: Mapping[str, bytes], timeout: float) -> dict[str, bytes | Failure]:
+    def _send(
+        self, envelopes: Mapping[str, bytes | bytearray], timeout: float
+    ) -> dict[str, bytes | Failure]:
         sessions, replies = self._open_sessions(tuple(envelopes), timeout)
         sealed, numbers = {}, {}
         for party, session in sessions.items():
             number = numbers[party] = next(session.numbers)
-            content = session.seal(_DOWN, number, envelopes[party])
-            sealed[party] = _SEALED + session.name + number.to_bytes(_NUMBER, "big") + content
+            head = _SEALED + session.name + number.to_bytes(_NUMBER, "big")
+            sealed[party] = session.seal(_DOWN, number, envelopes[party], head)
         for party, reply in self._transport.send(sealed, timeout).items() if sealed else ():
             if isinstance(reply, Failure) or reply == _UNKNOWN:
                 replies[party] = reply
                 continue
-            opened = sessions[party].open(_UP, numbers[party], reply[1:])
+            opened = sessions[party].open(_UP, numbers[party], memoryview(reply)[1:])
             # Empty bytes are no message, so the caller asks again.
             replies[party] = b"" if opened is None else opened
         return replies
@@ -253,7 +264,7 @@ class SecureSite:
         self._sessions: OrderedDict[bytes, _Session] = OrderedDict()
         self._lock = Lock()
 
-    def answer(self, packed: bytes) -> bytes:
+    def answer(self, packed: bytes | bytearray) -> bytes | bytearray:
         """The reply to a sealed envelope or a handshake; never raises."""
         if packed.startswith(_HANDSHAKE):
             try:
@@ -263,22 +274,24 @@ class SecureSite:
         at = 1 + _NAME + _NUMBER
         number = int.from_bytes(packed[1 + _NAME : at], "big")
         with self._lock:
-            session = self._sessions.get(packed[1 : 1 + _NAME])
+            session = self._sessions.get(bytes(packed[1 : 1 + _NAME]))
             if session is not None:
                 # Of several runs at once, the one that was not heard of longest is forgotten first.
                 self._sessions.move_to_end(session.name)
-        envelope = None if session is None else session.open(_DOWN, number, packed[at:])
+        envelope = None
+        if session is not None:
+            envelope = session.open(_DOWN, number, memoryview(packed)[at:])
         if session is None or envelope is None or not packed.startswith(_SEALED):
             return _UNKNOWN
         with self._lock:
             if not session.accept(number):
                 return _UNKNOWN
-        return _SEALED + session.seal(_UP, number, self._site.answer(envelope))
+        return session.seal(_UP, number, self._site.answer(envelope), _SEALED)
 
     def close(self) -> None:
         self._site.close()
 
-    def _shake_hands(self, packed: bytes) -> bytes:
+    def _shake_hands(self, packed: bytes | bytearray) -> bytes:
         theirs = _read_handshake(packed)
         signed = _FROM_COORDINATOR + theirs.public + self._party.encode()
         self._credential.verify(theirs.certificate, self._host, signed, theirs.signature)

@@ -24,7 +24,9 @@ class Transport(Protocol):
     def unanswered(self) -> tuple[str, ...]:
         """Parties that were sent something and have neither answered nor failed yet."""
 
-    def send(self, envelopes: Mapping[str, bytes], timeout: float) -> dict[str, bytes | Failure]:
+    def send(
+        self, envelopes: Mapping[str, bytes | bytearray], timeout: float
+    ) -> dict[str, bytes | Failure]:
         """Replies as bytes, or why there is none.
 
         Two threads may send at once: absent parties are pinged while others work.

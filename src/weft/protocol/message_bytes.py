@@ -69,7 +69,9 @@ def unpack(packed: bytes) -> Fields:
     if not packed.startswith(_VERSION):
         raise ProtocolError("a message does not begin with this version's mark; update both sides")
     try:
-        fields = msgspec.msgpack.decode(packed[len(_VERSION) :], type=dict[str, tuple[str, Any]])
+        # A part of it as it is: large messages are not copied for that.
+        content = memoryview(packed)[len(_VERSION) :]
+        fields = msgspec.msgpack.decode(content, type=dict[str, tuple[str, Any]])
         return {name: _value(kind, value) for name, (kind, value) in fields.items()}
     except (msgspec.MsgspecError, ValueError, TypeError, SyntaxError, RecursionError) as error:
         raise ProtocolError(f"a message cannot be read: {error}") from None

@@ -38,9 +38,18 @@ class Damage(Exception):
         self.last = last
 
 
+#: Bytes before a record in a file.
+PREFIX_BYTES = _PREFIX.size
+
+
+def prefix_of(content: bytes) -> bytes:
+    """What stands before a record in a file; the record must not be empty."""
+    return _PREFIX.pack(len(content), crc32(content))
+
+
 def framed(content: bytes) -> bytes:
-    """The bytes of a record in a file; the record must not be empty."""
-    return _PREFIX.pack(len(content), crc32(content)) + content
+    """The bytes of a record in a file."""
+    return prefix_of(content) + content
 
 
 def read_frames(

@@ -14,7 +14,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from weft.storage.atomic_files import DamagedFile, StorageError
-from weft.storage.framed_records import CutOff, Damage, framed, read_frames
+from weft.storage.framed_records import PREFIX_BYTES, CutOff, Damage, prefix_of, read_frames
 
 try:
     import fcntl
@@ -82,7 +82,7 @@ class Journal:
     @staticmethod
     def framed_size(record: bytes) -> int:
         """Bytes that a record takes in the file."""
-        return len(framed(record))
+        return PREFIX_BYTES + len(record)
 
     def _records(self, begin: int, end: int) -> Iterator[bytes]:
         with self._disk("read"), self.path.open("rb") as file:
@@ -99,15 +99,15 @@ class Journal:
         A ``durable`` record is on the disk when this returns. Any other one survives a kill of the
         process, but perhaps not a power cut.
         """
-        frame = framed(record)
+        prefix = prefix_of(record)
         try:
             with self._disk("written"):
-                self._write(frame, durable)
+                self._write(prefix, record, durable)
         except StorageError:
             with suppress(OSError):
                 os.ftruncate(self._file, self._ends[-1])
             raise
-        self._ends.append(self._ends[-1] + len(frame))
+        self._ends.append(self._ends[-1] + len(prefix) + len(record))
 
     def drop_last(self) -> None:
         """Remove the last record."""
@@ -233,7 +233,7 @@ class Journal:
                     raise self.damaged() from None
         os.ftruncate(self._file, self._ends[-1])
 
-    def _write(self, frame: bytes, durable: bool) -> None:
+    def _write(self, prefix: bytes, record: bytes, durable: bool) -> None:
         if durable and not self._named:
             # Else a power cut might bring back the old file, without this record.
             self._sync_folder()
@@ -241,7 +241,12 @@ class Journal:
         # An earlier write failed, and so did cutting it off.
         if os.fstat(self._file).st_size != at:
             os.ftruncate(self._file, at)
-        _write_all(self._file, frame, at)
+        if len(record) > _PART:
+            # One call less is worth a copy of what is small.
+            _write_all(self._file, prefix, at)
+            _write_all(self._file, record, at + len(prefix))
+        else:
+            _write_all(self._file, prefix + record, at)
         if durable:
             os.fdatasync(self._file)
 

@@ -39,13 +39,15 @@ class Unconnected(Exception):
     """This process has lost its server, so it cannot reach any party."""
 
 
-def message_to(party: str, topic: str, envelope: str, content: bytes) -> dict[str, TargetMessage]:
+def message_to(
+    party: str, topic: str, envelope: str, content: bytes | bytearray
+) -> dict[str, TargetMessage]:
     """One party's message, as the engine's cells take it."""
     message = Message({ENVELOPE_ID: envelope}, content)
     return {party: TargetMessage(target=party, channel=CHANNEL, topic=topic, message=message)}
 
 
-def reply_with(content: bytes) -> Message:
+def reply_with(content: bytes | bytearray) -> Message:
     return Message({MessageHeaderKey.RETURN_CODE: ReturnCode.OK}, content)
 
 
@@ -136,7 +138,7 @@ class _Sent:
 class _Batch:
     """Envelopes that were sent together, and their replies."""
 
-    envelopes: Mapping[str, bytes]
+    envelopes: Mapping[str, bytes | bytearray]
     timeout: float
     began: float
     sent: dict[str, _Sent] = field(default_factory=dict)
@@ -195,7 +197,9 @@ class NvflareTransport:
         with self._lock:
             return tuple({party: None for batch in self._batches for party in batch.waiting})
 
-    def send(self, envelopes: Mapping[str, bytes], timeout: float) -> dict[str, bytes | Failure]:
+    def send(
+        self, envelopes: Mapping[str, bytes | bytearray], timeout: float
+    ) -> dict[str, bytes | Failure]:
         """Replies as bytes, or why there is none."""
         batch = _Batch(envelopes, timeout, clock.now())
         for party, envelope in envelopes.items():
@@ -231,7 +235,7 @@ class NvflareTransport:
             batch.settle(party, Failure("failed", f"could not be asked ({type(error).__name__})"))
 
     def _request(
-        self, party: str, topic: str, number: str, content: bytes, timeout: float
+        self, party: str, topic: str, number: str, content: bytes | bytearray, timeout: float
     ) -> bytes | Failure:
         found = self._core.broadcast_multi_requests(
             message_to(party, topic, number, content), timeout
