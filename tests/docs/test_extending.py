@@ -284,7 +284,7 @@ def made_of(change):
 
 def blocks_like(change):
     """Blocks that are changed, with what they were made of."""
-    return streams_with(encrypt=lambda right, blocks: change(right(blocks), blocks))
+    return streams_with(encrypt=lambda right, blocks, room=None: change(right(blocks), blocks))
 
 
 #: Something that changes.

@@ -18,13 +18,13 @@ import numpy as np
 
 from weft.crypto.ciphers.block_format import ID_BITS, SIGN
 from weft.crypto.primitives.prime_field import PRIME, add_product, from_halves, reduced
-from weft.numba_options import INNER, OUTER
+from weft.numba_options import INNER, OUTER, PASTED
 
 #: Totals lie within ±2^49: so many numbers, the largest of them first.
 _LARGEST, _RANGE = np.uint64((1 << 49) - 1), np.uint64((1 << 50) - 1)
 _P = np.uint64(PRIME)
 _ZERO, _ONE, _ONES = np.uint64(0), np.uint64(1), np.uint64((1 << 64) - 1)
-_U63 = np.uint64(63)
+_U61, _U63 = np.uint64(61), np.uint64(63)
 #: Behind the number of a request in a pad id comes the party.
 _PARTY_BITS = np.uint64(20)
 
@@ -221,32 +221,94 @@ def _weigh_run(words: Any, tags: Any, values: Any, multiplier: np.uint64, factor
         tags[r] = from_halves(high, low)
 
 
+@numba.njit(**PASTED)
+def _tag_part(block: Any, negative: Any, keep: Any) -> Any:
+    """The tag's part of a pad, to be added: modulo the prime, but not below it."""
+    # Three bits stand above the prime's, where 2^61 is one; all bits of the prime are ones.
+    flip = negative & _P
+    return (((block & _P) ^ flip) + ((block >> _U61) ^ flip)) & keep
+
+
+@numba.njit(**INNER)
+def _add_pair(
+    words: Any, tags: Any, first: Any, second: Any, first_seed: Any, second_seed: Any,
+    first_sign: int, second_sign: int,
+) -> None:  # fmt: skip
+    """Add two pads to every row of one cohort, where a block has one word and the tag.
+
+    Both in one loop: reading and writing rows takes longer than adding. The compiler does several
+    rows at once; of more than two it cannot tell any more that they do not overlap.
+    """
+    a0, a1, b0, b1 = first_seed[0], first_seed[1], second_seed[0], second_seed[1]
+    a_keep = _ZERO - np.uint64(first_sign != 0)
+    b_keep = _ZERO - np.uint64(second_sign != 0)
+    a_negative = _ZERO - np.uint64(first_sign < 0)
+    b_negative = _ZERO - np.uint64(second_sign < 0)
+    for i in range(words.shape[0]):
+        # −x is the complement of x, and one.
+        a = (((first[i, 0] ^ a0) ^ a_negative) - a_negative) & a_keep
+        b = (((second[i, 0] ^ b0) ^ b_negative) - b_negative) & b_keep
+        words[i, 0] += a + b
+        # Two parts are 4·P at most, so that nothing is lost above 64 bits.
+        tags[i] = reduced(
+            tags[i]
+            + _tag_part(first[i, 1] ^ a1, a_negative, a_keep)
+            + _tag_part(second[i, 1] ^ b1, b_negative, b_keep)
+        )
+
+
+@numba.njit(**INNER)
+def _seed(book: Any, extra: Any, c: int) -> Any:
+    """The seed of a cohort under further secrets."""
+    return book[c, 0] ^ extra[c, 0], book[c, 1] ^ extra[c, 1]
+
+
+@numba.njit(**INNER)
+def _sign_of(ids: Any) -> int:
+    """How a pad goes that is taken off all of some rows: 1, −1, or 0 for none."""
+    if ids[0] == 0:
+        return 0
+    return 1 if ids[0] & SIGN else -1
+
+
 @numba.njit(**OUTER)
 def join_hidden(
     words: Any, tags: Any, blocks: Any, begin: int, end: int, values: Any, before: Any, runs: Any,
-    book: Any, per: int, factors: Any, seeds: Any, signs: Any, own: Any, ones: Any,
+    book: Any, per: int, factors: Any, seeds: Any, signs: Any, own: Any,
 ) -> None:  # fmt: skip
     """words = values · factor + pads, tags = Σ r·values + pads, from encrypted blocks."""
-    size, at = (end - begin) * per, 0
+    size = (end - begin) * per
+    narrow, taken = values.shape[1] == 1, before.shape[0] > 0
     ends, cohorts = runs
     lo = begin
     for k in range(ends.shape[0]):
         c, hi = cohorts[k], min(end, ends[k])
-        if hi > lo:
-            _weigh_run(words[lo:hi], tags[lo:hi], values[lo:hi], book[c, 2], factors[c])
-        lo = max(lo, hi)
-    none = before[:0]
-    add_pads(words, tags, blocks, begin, end, none, runs, book, per, own, ones)
-    if before.shape[0] > 0:
-        at += size
-        add_pads(words, tags, blocks[at:], begin, end, before, runs, book, per, own, ones)
-    for ring in range(signs.shape[0]):
-        for side in range(2):
-            at += size
-            add_pads(
-                words, tags, blocks[at:], begin, end, none, runs, book, per, seeds[ring, side],
-                signs[ring, side],
-            )  # fmt: skip
+        if hi <= lo:
+            continue
+        some, theirs = words[lo:hi], tags[lo:hi]
+        _weigh_run(some, theirs, values[lo:hi], book[c, 2], factors[c])
+        here, stop = (lo - begin) * per, (hi - begin) * per
+        seed, old = _seed(book, own, c), before[lo:hi]
+        new, last = blocks[here:stop], blocks[size + here : size + stop]
+        if narrow and taken and _alike(old):
+            _add_pair(some, theirs, new, last, seed, seed, 1, _sign_of(old))
+        else:
+            _add_run(some, theirs, new, seed[0], seed[1], 1, before[:0])
+            if taken:
+                _add_run(some, theirs, last, seed[0], seed[1], 1, old)
+        for ring in range(signs.shape[0]):
+            at = size * (1 + taken + 2 * ring)
+            left, right = blocks[at + here : at + stop], blocks[at + size + here : at + size + stop]
+            before_me, after_me = _seed(book, seeds[ring, 0], c), _seed(book, seeds[ring, 1], c)
+            one, other = signs[ring, 0, c], signs[ring, 1, c]
+            if narrow:
+                _add_pair(some, theirs, left, right, before_me, after_me, one, other)
+                continue
+            if one != 0:
+                _add_run(some, theirs, left, before_me[0], before_me[1], one, before[:0])
+            if other != 0:
+                _add_run(some, theirs, right, after_me[0], after_me[1], other, before[:0])
+        lo = hi
 
 
 # ── opening ─────────────────────────────────────────────────────────────────────────────

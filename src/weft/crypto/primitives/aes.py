@@ -22,10 +22,17 @@ class Aes256:
         # Every block by itself: what is encrypted are names of which none comes twice.
         self._encryptor = Cipher(algorithms.AES256(key.reveal()), modes.ECB()).encryptor()
 
-    def encrypt(self, blocks: Blocks) -> Blocks:
-        """The encrypted blocks."""
-        # The library asks for room for one more block.
-        out = np.empty((len(blocks) + 1, 2), np.uint64)
+    def encrypt(self, blocks: Blocks, room: Blocks | None = None) -> Blocks:
+        """The encrypted blocks.
+
+        Parameters
+        ----------
+        room
+            Where they are written: one row more than the blocks, for which the library asks. It may
+            begin with the blocks themselves.
+        """
+        if room is None:
+            room = np.empty((len(blocks) + 1, 2), np.uint64)
         if len(blocks):
-            self._encryptor.update_into(blocks.data.cast("B"), out.data.cast("B"))
-        return out[:-1]
+            self._encryptor.update_into(blocks.data.cast("B"), room.data.cast("B"))
+        return room[: len(blocks)]
