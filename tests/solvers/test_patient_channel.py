@@ -60,6 +60,15 @@ def test_who_was_not_asked_is_not_waited_for():
     assert channel.meter.round_trips == 1
 
 
+def test_a_run_is_set_up_with_everyone():
+    channel, asked = recorded((("c",), ("a", "b")))
+    with channel.with_everyone():
+        channel.ask(HERE, {name: Nothing() for name in NAMES})
+    assert (asked, channel.meter.round_trips) == (["a", "b", "c"], 1)
+    channel.ask(HERE, {name: Nothing() for name in NAMES})
+    assert (asked[3:], channel.meter.round_trips) == (["c", "a", "b"], 3)
+
+
 def test_a_refusal_comes_back_with_its_reason():
     def refuse(phase, message):
         raise ConfigError("no")

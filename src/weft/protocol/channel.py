@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic, perf_counter, process_time, sleep, thread_time
@@ -113,6 +114,10 @@ class Channel(ABC):
     def ask(self, phase: Phase[Q, R], messages: Mapping[str, Q]) -> Replies[R]:
         """One phase, one round trip."""
         return self.exchange([Request(phase, messages)])[0]
+
+    def with_everyone(self) -> AbstractContextManager[None]:
+        """Questions of setting up, for which all parties must be there at the same time."""
+        return nullcontext()
 
     def tell(self, how_far: str) -> None:
         """Say how far a long step is, in a clause; empty: it is over."""

@@ -8,7 +8,8 @@ is time: every turn counts as a round trip, whoever comes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from weft.errors import ConfigError
@@ -41,6 +42,7 @@ class PatientChannel(Among):
         super().__init__(channel, channel.parties)
         self._participation = participation
         self._turn = 0
+        self._sets_up = False
         never = [party for party in channel.parties if party not in participation.ever_present]
         if never:
             raise ConfigError(
@@ -48,7 +50,18 @@ class PatientChannel(Among):
                 "solver cannot go on; name every party, or use solver = 'hyfdca'"
             )
 
+    @contextmanager
+    def with_everyone(self) -> Iterator[None]:
+        """Nobody comes and goes before a run is set up, with the channel as it is."""
+        self._sets_up = True
+        try:
+            yield
+        finally:
+            self._sets_up = False
+
     def exchange(self, requests: Sequence[Request[Any, Any]]) -> list[Replies[Any]]:
+        if self._sets_up:
+            return super().exchange(requests)
         found: list[Replies[Any]] = [Replies(request.phase.name) for request in requests]
         waiting = {party for request in requests for party in request.messages}
         while waiting:

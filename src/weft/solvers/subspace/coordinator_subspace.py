@@ -96,12 +96,14 @@ class Subspace:
     def _begin(self, warm: bool) -> None:
         """A first dual vector, at the point that the run starts from."""
         exchange, nowhere = self.exchange, np.zeros((1, self.width))
-        if warm:
-            self.point[0] = 1.0
-            self._measure()
-        offsets, cross, sizes = exchange.gather(
-            self.count, self._moved, guesses=nowhere, first=True
-        )
+        # It brings what the run is set up with too: how many samples each problem has.
+        with exchange.channel.with_everyone():
+            if warm:
+                self.point[0] = 1.0
+                self._measure()
+            offsets, cross, sizes = exchange.gather(
+                self.count, self._moved, guesses=nowhere, first=True
+            )
         assert sizes is not None
         self._coming = (offsets, cross)
         self._look_at_folds(sizes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 
 import numpy as np
 
@@ -68,7 +69,9 @@ class Exchange(ExchangeState):
                 for party in asked
             }
 
-        answers = self._ask_all(SPREAD, everyone, build, PhaseSums(z))
+        # The first brings the mean of ‖x_i‖², which the run is set up with.
+        with self.channel.with_everyone() if first else nullcontext():
+            answers = self._ask_all(SPREAD, everyone, build, PhaseSums(z))
         against = new if self.by_rows else held + new
         gram = self._of_problems(answers, "gram", against, new)
         if first:
