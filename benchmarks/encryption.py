@@ -37,8 +37,8 @@ from weft.data import Split, Tile
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.preprocessing_settings import ONE_TABLE
 from weft.protocol.metering import EncryptionCost
-from weft.solvers.base import Record
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
+from weft.solvers.solver_interfaces_and_results import Record
 from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.scaling_and_certificate_messages import FeatureSumReply, MomentsRequest
 from weft.sums.shared_slot_layout import Layout

@@ -22,7 +22,7 @@ from weft.data import SPLITS, Split, Table, load
 from weft.federation.local_federation import Federation, Preprocessing, Trained
 from weft.federation.preprocessing_settings import ONE_TABLE
 from weft.guards import OPEN, Terms
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 #: Careful terms, but for the cipher and for how much sums explain: that is no matter of samples.
 CAREFUL = Terms(ciphers=("plain",), allow_exposure=True)

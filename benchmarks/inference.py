@@ -22,7 +22,7 @@ from weft.data import SPLITS, Table
 from weft.federation.local_federation import Federation, Trained
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards import Terms
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 Floats = NDArray[np.float64]
 

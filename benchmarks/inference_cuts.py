@@ -29,7 +29,7 @@ from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
 from weft.guards.terms import OPEN, Terms
 from weft.inference.coefficient_summary import Summary
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 # The tables that the test suite makes.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "inference"))

@@ -32,7 +32,7 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.preprocessing_settings import ONE_TABLE
 from weft.guards import Terms
 from weft.protocol import Channel
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 Floats = NDArray[np.float64]
 

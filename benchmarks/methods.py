@@ -17,7 +17,7 @@ from harness.splits import DataSets
 from weft.data import Split
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.preprocessing_settings import ONE_TABLE
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 #: Participation: (IIC, a, b), and the paper's seconds.
 FEDAVG = {

@@ -50,16 +50,16 @@ from weft.config.read_config import read_config
 from weft.data import SPLITS, Split
 from weft.federation.local_federation import Federation
 from weft.guards.terms import OPEN
+from weft.network.certificate_identity import Credential
 from weft.network.coordinator_run import coordinate_run
-from weft.network.credentials import Credential
-from weft.network.join_settings import JoinSettings
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit_folder import Kit
 from weft.network.open_site import open_site
 from weft.network.run_progress import Progress
 from weft.network.run_results import HISTORY, RESULTS
 from weft.network.secure_session import SecureSite, SecureTransport
+from weft.network.site_join_settings import JoinSettings
 from weft.network.task_from_config import task_of
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft_examples.local_federation_processes import ID, LABEL, SUBMITTER, FederationProcesses
 
 #: Bytes of a message, and how many round trips are measured in each way.

@@ -31,7 +31,7 @@ from harness.marked_runs import Run, train
 from harness.optima import optimum
 from harness.splits import DataSets
 from weft.data import Split, pool
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 #: Parts of the parties that are there, as rows name them.
 EVERYONE = "everyone"

@@ -37,10 +37,10 @@ from weft.guards.terms import OPEN
 from weft.network import coordinator_snapshots, site_snapshots
 from weft.network.network_channel import NetworkChannel
 from weft.network.party_interface import OpenedParty, PartyRequest
-from weft.network.site_endpoint import Site
+from weft.network.site_answers_envelopes import Site
 from weft.network.wire_format import Work, decode_envelope
 from weft.protocol import Failure
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.storage.journal import Journal
 
 RUN, SECRET = "recovery", bytes(range(16))

@@ -35,8 +35,8 @@ from weft.federation.local_federation import Federation, Trained
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.protocol import Channel
 from weft.protocol.field_visibility import Form
+from weft.solvers.run_settings import Settings
 from weft.solvers.sealed.wide_ring import numbers_of, plus
-from weft.solvers.settings import Settings
 
 Floats = NDArray[np.float64]
 

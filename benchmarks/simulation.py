@@ -25,7 +25,7 @@ from harness.splits import DataSets, synthetic
 from weft.data import SPLITS, Split, Tile
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.preprocessing_settings import ONE_TABLE
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 #: Times the bare loop that an iteration may cost.
 MOST = 1.8

@@ -53,16 +53,16 @@ from weft.config.read_config import read_config
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Trained
 from weft.federation.model import Model, load_model
+from weft.network.certificate_identity import Credential
 from weft.network.coordinator_run import coordinate_run
-from weft.network.credentials import Credential
 from weft.network.engine.no_memory_growth import COLLECTED_EVERY
-from weft.network.join_settings import JoinSettings
-from weft.network.kits.engine_settings import COORDINATOR
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit_folder import Kit
+from weft.network.kits.nvflare_settings_of_kit import COORDINATOR
 from weft.network.open_site import open_site
 from weft.network.run_progress import Progress
 from weft.network.run_results import RESULTS
 from weft.network.secure_session import SecureSite, SecureTransport
+from weft.network.site_join_settings import JoinSettings
 from weft.network.task_from_config import task_of
 from weft_examples.local_federation_processes import ID, LABEL
 

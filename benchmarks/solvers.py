@@ -46,7 +46,7 @@ from harness.marked_runs import Mark, Run, released, train
 from harness.optima import optimum, primal, signs, with_constant
 from harness.splits import DataSets, synthetic
 from weft.data import SPLITS, Split, Table, pool
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 Floats = NDArray[np.float64]
 Mode = Literal["weights", "nothing"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.crypto.key_messages import signed_content
+from weft.crypto.key_and_seed_messages import signed_content
 from weft.crypto.pair_secrets import PairSecrets
 from weft.crypto.participant_list import read_participants
 from weft.crypto.party_key_pairs import ExchangeKey, Identity

@@ -15,7 +15,7 @@ from weft import cli
 from weft.array_types import Floats
 from weft.data import Table, load
 from weft.network.kits import certificates
-from weft.solvers.sealed import gradient_guard
+from weft.solvers.sealed import label_leak_of_gradient
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -57,7 +57,7 @@ def _tables_judged_once() -> Iterator[None]:
     """A party of a sealed run judges its columns before it begins, once; a site that dies does so
     anew, and tests train on the same tables again and again. Equal cells are judged alike."""
     judged: dict[tuple[bytes, tuple[int, ...], float, float], bool] = {}
-    judge = gradient_guard.tells_labels
+    judge = label_leak_of_gradient.tells_labels
 
     def known(cells: Floats, bits: float, digits: float) -> bool:
         table = (sha256(cells.tobytes()).digest(), cells.shape, bits, digits)
@@ -66,7 +66,7 @@ def _tables_judged_once() -> Iterator[None]:
         return judged[table]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gradient_guard, "tells_labels", known)
+        patch.setattr(label_leak_of_gradient, "tells_labels", known)
         yield
 
 

@@ -23,14 +23,14 @@ from nvflare.fuel.f3.cellnet.core_cell import TargetMessage
 from nvflare.fuel.f3.message import Message as CellMessage
 from nvflare.private.aux_runner import AuxMsgTarget
 
-from weft.network.credentials import Credential
+from weft.network.certificate_identity import Credential
 from weft.network.engine.client_party import PartyComponent
 from weft.network.engine.nvflare_transport import NvflareTransport, content_of, reply_with
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit_folder import Kit
 from weft.network.network_channel import NetworkChannel
 from weft.network.party_interface import OpenedParty, PartyRequest
 from weft.network.secure_session import SecureSite, SecureTransport
-from weft.network.site_endpoint import Site
+from weft.network.site_answers_envelopes import Site
 from weft.protocol import Message, Phase
 from weft.protocol.field_visibility import record
 from weft.storage.journal import Journal

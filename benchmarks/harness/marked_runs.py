@@ -15,8 +15,8 @@ from weft.federation.model import Model
 from weft.federation.preprocessing_settings import ONE_TABLE
 from weft.guards import OPEN, Terms
 from weft.protocol import Channel
-from weft.solvers.base import Record, Result
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
+from weft.solvers.solver_interfaces_and_results import Record, Result
 
 Floats = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from typing import Any
 from weft.crypto import Adder
 from weft.crypto.ciphers.party_cipher import Cipher
 from weft.crypto.keys import ephemeral_keys
-from weft.crypto.party_run_keys import Keyring
+from weft.crypto.party_seeds_and_shared_key import Keyring
 from weft.data import Tile
 from weft.guards.terms import Matching
 from weft.matching.coordinator import meet

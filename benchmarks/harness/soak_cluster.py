@@ -18,8 +18,8 @@ from weft.crypto.keys import load_all
 from weft.data import Tile, load
 from weft.federation.local_federation import Federation, Trained
 from weft.guards.terms import OPEN
-from weft.network.kits.engine_settings import COORDINATOR
-from weft.network.repeat_absences import Presence, ReplayedPresence
+from weft.network.kits.nvflare_settings_of_kit import COORDINATOR
+from weft.network.record_and_replay_absences import Presence, ReplayedPresence
 from weft.privacy.agreement import Consent, read_roster
 from weft.protocol import Channel
 from weft_examples.local_federation_processes import FederationProcesses, free_port

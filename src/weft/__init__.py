@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from weft.federation.local_federation import Federation
     from weft.federation.model import Model, load_model
     from weft.federation.preprocessing_settings import Preprocessing
-    from weft.solvers.settings import Settings
+    from weft.solvers.run_settings import Settings
 
 __version__ = "0.2.0"
 
@@ -49,7 +49,7 @@ __getattr__ = found_on_first_use(
         "HybridRegressor": "weft.estimators",
         "Model": "weft.federation.model",
         "Preprocessing": "weft.federation.preprocessing_settings",
-        "Settings": "weft.solvers.settings",
+        "Settings": "weft.solvers.run_settings",
         "Tile": "weft.data.tile",
         "WeftError": "weft.errors",
         "load_model": "weft.federation.model",

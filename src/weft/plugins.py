@@ -57,8 +57,8 @@ class Plugin:
     scenes
         Published data that is cut and dealt to parties, by name, for job kinds that read such.
     job_kinds
-        `weft.network.job_kind.JobKind` by name: the ``kind`` of its tasks, and the section of a
-        config that asks for it.
+        `weft.network.job_kind_interface.JobKind` by name: the ``kind`` of its tasks, and the
+        section of a config that asks for it.
     messages
         Modules that declare phases, by their names.
     """

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from weft.config.read_config import Config
     from weft.privacy.agreement import Consent
-    from weft.solvers.settings import Settings
+    from weft.solvers.run_settings import Settings
     from weft_evaluation.compared_algorithms import Entry
     from weft_evaluation.comparison import Arena, Outcome
     from weft_evaluation.comparison_results import Comparison
@@ -102,7 +102,7 @@ def compare(
     and columns. The folder gets comparison.csv, histories.csv, comparison.png, summary.json and
     report.html, in which curves can be switched on and off and drawn against any cost.
     """
-    from weft.config.overrides_per_algorithm import read_assignments
+    from weft.config.compare_overrides import read_assignments
     from weft.config.read_config import read_config
     from weft.protocol.metering import LATENCIES
     from weft.storage.atomic_folder import building, refuse_existing
@@ -171,7 +171,7 @@ def _settings(
 
     from weft.crypto.ciphers.block_format import check_cipher
     from weft.errors import ConfigError
-    from weft.solvers.evaluation_settings import EvaluationSettings
+    from weft.solvers.held_out_evaluation_settings import EvaluationSettings
 
     changes: dict[str, Any] = {name: value for name, value in limits.items() if value is not None}
     if not changes and settings.round_trips is None and settings.seconds is None:

@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from weft.config.overrides_per_algorithm import Told, divided
+from weft.config.compare_overrides import Told, divided
 from weft.errors import ConfigError
 from weft.matching.holding_map import HoldingMap
 from weft.solvers.algorithm_choice import ALGORITHMS, check_cut, resolve, settled
-from weft.solvers.settings import AUTO, DEFAULTS, Settings
+from weft.solvers.run_settings import AUTO, DEFAULTS, Settings
 
 CENTRAL, ALONE = "central", "alone"
 #: What is no algorithm of the registry: the judge, and every party by itself.

@@ -22,8 +22,8 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.matching.class_labels import common_classes
 from weft.privacy.agreement import Consent
 from weft.solvers.algorithm_choice import ALGORITHMS, resolve
-from weft.solvers.base import Record
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
+from weft.solvers.solver_interfaces_and_results import Record
 from weft_evaluation.compared_algorithms import ALONE, CENTRAL, Entry
 from weft_evaluation.pooled_problem import (
     PooledTable,

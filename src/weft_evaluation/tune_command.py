@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from weft.config.read_config import Config
-    from weft.solvers.base import Record
-    from weft.solvers.settings import Settings
+    from weft.solvers.run_settings import Settings
+    from weft.solvers.solver_interfaces_and_results import Record
     from weft_evaluation.comparison import Arena
     from weft_evaluation.tuning.metrics import Metrics
     from weft_evaluation.tuning.random_search import Found, Limits, Search, Trial
@@ -142,7 +142,7 @@ def tune(
 def _names(given: Sequence[str] | None, settings: Settings) -> list[str]:
     """Algorithms to tune, each once."""
     from weft.solvers.algorithm_choice import algorithm_of, for_any_parties
-    from weft.solvers.settings import AUTO
+    from weft.solvers.run_settings import AUTO
 
     if not given:
         return [for_any_parties().name if settings.solver == AUTO else settings.solver]
@@ -153,7 +153,7 @@ def _arena(plan: Config, holdout: float, keys: Path | None) -> Arena:
     import msgspec
 
     from weft.errors import ConfigError
-    from weft.solvers.evaluation_settings import EvaluationSettings
+    from weft.solvers.held_out_evaluation_settings import EvaluationSettings
     from weft_evaluation.comparison import Arena
 
     settings = plan.settings
@@ -186,7 +186,7 @@ def _searches(
     import msgspec
 
     from weft.solvers.algorithm_choice import settled
-    from weft.solvers.evaluation_settings import EvaluationSettings
+    from weft.solvers.held_out_evaluation_settings import EvaluationSettings
     from weft_evaluation.compared_algorithms import settings_for
     from weft_evaluation.tuning.loss_along_run import Eye
     from weft_evaluation.tuning.random_search import Search

@@ -25,8 +25,8 @@ from weft.guards import Terms
 from weft.losses import get_loss
 from weft.report.holdings_groups import feature_sets
 from weft.solvers.algorithm_choice import settled
-from weft.solvers.base import Record
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
+from weft.solvers.solver_interfaces_and_results import Record
 
 NAME = "digits, even against odd"
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 from weft.errors import ProtocolError
 from weft.network.engine.admin_session import Session
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit_folder import Kit
 from weft.network.run_progress import Report
-from weft.solvers.base import Record
+from weft.solvers.solver_interfaces_and_results import Record
 from weft_examples.local_federation_processes import SUBMITTER, FederationProcesses
 
 #: Seconds to wait for anything, which on a busy machine takes long, and between two questions.

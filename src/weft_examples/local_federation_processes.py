@@ -17,12 +17,12 @@ from weft.crypto.keys import load_keys, new_keys
 from weft.data.tile import Tile
 from weft.data.write_tiles import write_tile
 from weft.guards.terms import Terms
-from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.kits.federation_plan import FederationPlan, Recipient
+from weft.network.kits.nvflare_settings_of_kit import COORDINATOR
 from weft.network.kits.provisioning import provision
 from weft.network.process_pulse import read_pulse
 from weft.privacy.agreement import Limits, card_of, write_roster
-from weft.privacy.agreement.roster_files import draft_roster
+from weft.privacy.agreement.cards_and_roster_drafts import draft_roster
 from weft_examples.process_group import ProcessGroup
 
 #: Name of the one who submits runs.

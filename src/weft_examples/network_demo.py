@@ -24,10 +24,10 @@ from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation, Trained
 from weft.federation.model import load_model
 from weft.guards.terms import Terms
-from weft.network.kits.engine_settings import COORDINATOR
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit_folder import Kit
+from weft.network.kits.nvflare_settings_of_kit import COORDINATOR
 from weft.network.linear_job import LinearJob
-from weft.network.repeat_absences import Missed, Moment, Presence, ReplayedPresence
+from weft.network.record_and_replay_absences import Missed, Moment, Presence, ReplayedPresence
 from weft.network.submitted_task import LinearTask
 from weft.privacy.agreement import Consent, read_roster
 from weft_examples import network_demo_sealed as sealed

@@ -15,7 +15,7 @@ from pathlib import Path
 from weft.crypto.keys import load_all
 from weft.errors import ProtocolError
 from weft.federation.model import load_model
-from weft.network.kits.engine_settings import COORDINATOR
+from weft.network.kits.nvflare_settings_of_kit import COORDINATOR
 from weft.network.submitted_task import LinearTask
 from weft.privacy.agreement import Consent, read_roster
 from weft_examples.followed_cluster_run import LONG, followed

@@ -20,9 +20,9 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.release.coordinator import Outcome
 from weft.federation.release.reader_opens_release import Released, open_release
 from weft.network.randomness_store import RandomnessStore
-from weft.privacy.agreement.consent import Consent
+from weft.privacy.agreement.party_consent_checks import Consent
 from weft.protocol import LocalChannel
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 _HERE = "here"
 #: What a party remembers without having drawn it: what it began with, and that it is done.

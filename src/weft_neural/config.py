@@ -40,8 +40,8 @@ from typing import ClassVar
 
 import msgspec
 
-from weft.config.check_where_data_lies import check_files, check_left_to_sites
-from weft.config.federation_config import (
+from weft.config.check_data_sources import check_files, check_left_to_sites
+from weft.config.config_of_any_job_kind import (
     FederationConfig,
     participation_in,
     read_content,

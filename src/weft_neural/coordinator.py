@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from weft.crypto import Adder
 from weft.errors import ConfigError, DataError, PartyAway, ProtocolError
-from weft.federation.announcements.coordinator import announce
+from weft.federation.announced_terms_and_classes.coordinator import announce
 from weft.guards.terms import Terms
 from weft.matching.tagged_class_list import AgreedClasses
 from weft.protocol import Channel, Failure

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.network.job_kind import FinishedRun, JobKind, OnIteration, WrittenBy
+from weft.network.job_kind_interface import FinishedRun, JobKind, OnIteration, WrittenBy
 from weft.network.run_results import HISTORY, PRESENCE, SUMMARY
 from weft.protocol import Channel
 from weft_neural.messages import BUILD, PLAN, SCALE
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from weft.crypto.randomness_to_replay import Memory
-    from weft.network.site_tables_keys_policy import SiteMember
+    from weft.network.site_member import SiteMember
     from weft.privacy.agreement import Consent
     from weft_neural.config import NeuralConfig
     from weft_neural.party import NeuralParty

@@ -8,7 +8,7 @@ from typing import Any
 
 from weft.crypto.keys import PartyKeys, check_keys, ephemeral_keys
 from weft.errors import ConfigError
-from weft.privacy.agreement.consent import Consent
+from weft.privacy.agreement.party_consent_checks import Consent
 from weft.protocol import Channel, LocalChannel, Sink
 from weft_neural.coordinator import Judge, coordinate_neural
 from weft_neural.device import Device

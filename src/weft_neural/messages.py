@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats
-from weft.crypto.key_messages import RunKeys
+from weft.crypto.key_and_seed_messages import RunKeys
 from weft.matching.tagged_class_list import AgreedClasses
 from weft.protocol.field_visibility import (
     coefficients,

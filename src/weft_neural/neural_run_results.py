@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from weft.network.repeat_absences import Presence
+from weft.network.record_and_replay_absences import Presence
 from weft.network.run_results import HISTORY, PRESENCE, SUMMARY, ReturnedRun, undamaged
 from weft.network.submitter_visible_figures import Each, exact, own, rough, roughened, told_of
-from weft.report.json_values import finite
+from weft.report.json_safe_and_rounded_values import finite
 from weft_neural.history import NeuralOutcome
 from weft_neural.job import MODEL
 from weft_neural.results_folder import round_frame, summarise_neural

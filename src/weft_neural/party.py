@@ -11,13 +11,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.crypto.party_key_agreement import Keys, Place
-from weft.crypto.party_run_keys import Keyring
+from weft.crypto.party_run_membership import Keys, Place
+from weft.crypto.party_seeds_and_shared_key import Keyring
 from weft.crypto.randomness_to_replay import Memory, RandomnessLog
 from weft.errors import DataError, ProtocolError
-from weft.federation.announcements.party import AnnouncingParty
+from weft.federation.announced_terms_and_classes.party import AnnouncingParty
 from weft.matching.tokens import encode_labels
-from weft.privacy.agreement.consent import Consent
+from weft.privacy.agreement.party_consent_checks import Consent
 from weft.protocol import Answer, Message, Nothing, Phase, answer, answers, fields_of, pack
 from weft.protocol.message import malformed
 from weft.protocol.shared_fields import Participants

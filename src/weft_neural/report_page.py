@@ -14,7 +14,7 @@ from weft.report.page.gap_and_loss_curves import add_series, curves_section
 from weft.report.page.html_elements import Html, el, facts, items, section, table
 from weft.report.page.html_file import PAGE, document
 from weft.report.page.overview import exposure_box
-from weft.report.page.results_data import Source
+from weft.report.page.read_results_folder import Source
 from weft.storage.atomic_files import replacing
 
 _LATENCY = 0.2575

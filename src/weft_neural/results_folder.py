@@ -16,7 +16,7 @@ import pandas as pd
 
 from weft import __version__
 from weft.report.history_table import write_history
-from weft.report.json_values import finite, json_text
+from weft.report.json_safe_and_rounded_values import finite, json_text
 from weft_neural.accuracy_plot import plot_accuracy
 from weft_neural.history import NeuralOutcome, Round
 from weft_neural.trained_model import NeuralModel

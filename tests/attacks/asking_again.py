@@ -15,7 +15,7 @@ from weft.crypto.ciphers.block_format import HEAD, pad_id_of
 from weft.errors import WeftError
 from weft.guards import Terms
 from weft.protocol.message import SCALAR_BYTES
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.sums.scalar_sums import add_scalars
 
 NAMES = ["p1", "p2", "p3", "p4"]

@@ -23,7 +23,7 @@ from weft.crypto.ciphers.block_format import (
 from weft.crypto.primitives.prime_field import PRIME
 from weft.guards import Terms
 from weft.protocol.message import SCALAR_BYTES
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.sums.scalar_sums import add_scalars
 
 Replies = dict[str, dict[str, Any]]

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from scene import PAIRS, Diary, by_both, run, table_of
 
-from weft.crypto.ciphers.bfv_scheme import BfvSecret
+from weft.crypto.ciphers.bfv_by_seal import BfvSecret
 from weft.crypto.ciphers.block_format import KIND_CODES, read_block, words_of
 from weft.crypto.ciphers.chunk_layout import CHECKS, MODULUS
-from weft.crypto.ciphers.seal_library import SLOTS
+from weft.crypto.ciphers.seal_context_and_file_layouts import SLOTS
 from weft.crypto.fixed_point import FixedPoint
 from weft.crypto.secret_bytes import Secret
 from weft.errors import WeftError
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 THIEF, HOLDER = "r1c1", "r1c2"
 ITERATION = 4

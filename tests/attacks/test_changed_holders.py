@@ -21,7 +21,7 @@ from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
 from weft.guards import Terms
 from weft.privacy.agreement import Consent
 from weft.privacy.ledger.run_booking import Ledger
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 TERMS = Terms(min_batch=10)
 IDS = np.array([f"s{row:03}" for row in range(240)])

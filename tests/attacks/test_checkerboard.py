@@ -18,7 +18,7 @@ from solving import errors, recovered, solved
 
 from weft.errors import WeftError
 from weft.guards import Terms
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 #: Careful terms but for the one that speaks of this: three contributors, ten samples, no pairs.
 CROSSED = Terms(allow_crossed_cells=True)

@@ -17,14 +17,14 @@ from scene import by_both, run, table_of, tile_of
 
 from weft.crypto.ciphers.block_format import Carried, pack_block, read_block, word_block
 from weft.crypto.ciphers.party_cipher import Cipher
-from weft.crypto.primitives.wide_integers import floats_of, unpacked
+from weft.crypto.primitives.scalars_modulo_2_144 import floats_of, unpacked
 from weft.data import Tile
 from weft.errors import WeftError
 from weft.guards import Terms
 from weft.matching import party_slot_order
 from weft.matching.party_guard_facts import facts_of
 from weft.solvers.hyfdca.party_state import HyfdcaState
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.sums.party_contribution import Latest, Posts, Wire
 
 ROWS, SLOT, COLUMN = 120, 7, 2

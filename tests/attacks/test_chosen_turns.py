@@ -24,7 +24,7 @@ from weft.errors import ProtocolError, WeftError
 from weft.guards import Terms
 from weft.solvers.hyfdca.party import HyfdcaParty
 from weft.solvers.hyfdca.party_state import HyfdcaState
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.sums.party_contribution import Contribution
 
 SAMPLES, TRIED = 60, 5

@@ -19,7 +19,7 @@ from weft.matching.party import MatchingParty
 from weft.matching.tagged_class_list import AgreedClasses
 from weft.protocol import Fields, fields_of
 from weft.protocol.shared_fields import Boxes
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 VICTIM = "p1"
 HOW = Settings(lam=0.01, solver="lbfgs", loss="logistic", gap=1e-2)

@@ -13,7 +13,7 @@ import pytest
 from scene import PAIRS, Diary, by_columns, look_ahead, run, table_of
 from solving import RECOVERED, errors, from_known_rows, gram_from_products, recovered, share_of
 
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 #: Rows that the attacker knows from elsewhere.
 KNOWN = np.arange(18)

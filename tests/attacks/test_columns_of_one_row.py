@@ -11,9 +11,9 @@ from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
 from weft.privacy.ledger.run_booking import Ledger
-from weft.solvers.sealed.label_leak_of_lone_row import largest_of_one, refuse_lone_rows
+from weft.solvers.run_settings import Settings
+from weft.solvers.sealed.label_leak_by_weight_of_one_row import largest_of_one, refuse_lone_rows
 from weft.solvers.sealed.table_positions import Place, WholeTable
-from weft.solvers.settings import Settings
 
 N, WHICH = 100, 7
 NAMES = ["v0", "v1", "v2"]

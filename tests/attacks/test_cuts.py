@@ -15,8 +15,8 @@ from solving import SAFE, best_angles, best_errors, differences, rows_of_counts,
 from covering import before_release
 from weft.federation.local_federation import Preprocessing
 from weft.guards import OPEN, Terms
-from weft.solvers.settings import Settings
-from weft.solvers.subspace import coordinator_subspace as span_module
+from weft.solvers.run_settings import Settings
+from weft.solvers.subspace import coordinator_coefficients_and_products as span_module
 
 CONSTANT = Preprocessing(intercept=True)
 PIXEL = 16

@@ -24,7 +24,7 @@ from covering import before_release
 from weft.errors import WeftError
 from weft.federation.local_federation import Preprocessing
 from weft.guards import OPEN, Terms
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.solvers.shared_sample_draws import party_draw
 
 CONSTANT = Preprocessing(intercept=True)

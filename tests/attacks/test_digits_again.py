@@ -16,8 +16,8 @@ from scene import by_rows, run, table_of
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Preprocessing
 from weft.guards import Terms
-from weft.solvers.settings import Settings
-from weft.sums.masked_maxima import LargestParty, keys_of, reached, values_of
+from weft.solvers.run_settings import Settings
+from weft.sums.maxima_from_digit_sums import LargestParty, keys_of, reached, values_of
 from weft.sums.scalar_sums import pack_scalars
 from weft.sums.scaling_and_certificate_messages import DigitReply
 

@@ -14,7 +14,7 @@ from scene import by_rows, table_of
 from staging import FastStage, scalars
 
 from weft.data import Table
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 SETTINGS = Settings(lam=0.01, loss="logistic", solver="lbfgs", gap=None, iterations=200)
 FAR, AT_ONCE = 1e9, 3

@@ -25,12 +25,12 @@ from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN, Terms
-from weft.privacy.ledger.earlier_models_and_moments import NumberMemory, judge_once
+from weft.privacy.ledger.earlier_sealed_models_and_moments import NumberMemory, judge_once
 from weft.privacy.ledger.run_booking import Ledger
+from weft.solvers.run_settings import Settings
 from weft.solvers.sealed import party
-from weft.solvers.sealed.model_guard import refuse_standing_out
+from weft.solvers.sealed.label_telling_model_guard import refuse_standing_out
 from weft.solvers.sealed.responses_unexplained_by_own_columns import Responses, unexplained
-from weft.solvers.settings import Settings
 
 ROWS = 420
 TERMS = Terms(allow_second_moments=True, allow_pairs=True, allow_rare_pairs=True)

@@ -18,7 +18,7 @@ from weft.errors import WeftError
 from weft.guards import OPEN
 from weft.privacy.ledger.expected_exposure import share_explained, sums_too_many
 from weft.privacy.ledger.run_booking import Ledger
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 HOW = Settings(lam=0.01, solver="lbfgs", loss="logistic", gap=1e-3)
 FOREIGN = 15

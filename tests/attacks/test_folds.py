@@ -13,15 +13,15 @@ import pytest
 from scene import Diary, run, table_of, tile_of
 from solving import best_errors
 
+import weft.federation.leave_out_rare_samples_and_columns as rare
 import weft.federation.party_labels_and_folds as party_labels
-import weft.federation.rare_samples_and_columns as rare
-import weft.solvers.subspace.min_batch_guard as dual_vectors
+import weft.solvers.subspace.dual_vector_min_batch as dual_vectors
 from weft.errors import WeftError
 from weft.guards import Terms
 from weft.guards.min_batch import SeenBatches
 from weft.guards.sum_noise_size import SumNoise
 from weft.privacy.ledger.run_booking import Ledger
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.class_fold_problems import folds_of
 
 #: Rows of each small party, and how few make classes of one among ten.

@@ -18,15 +18,15 @@ from scene import by_rows, table_of, tile_of
 
 from interposed import Middle, interpose
 from weft.crypto import participant_list as participants_module
-from weft.crypto import party_key_agreement
-from weft.crypto.ciphers.bfv_scheme import BfvSecret
+from weft.crypto import party_run_membership
+from weft.crypto.ciphers.bfv_by_seal import BfvSecret
 from weft.crypto.ciphers.block_format import read_block, words_of
 from weft.crypto.ciphers.cipher_arguments_and_results import Outgoing
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.pair_secrets import PairSecrets
 from weft.crypto.participant_list import read_participants
 from weft.crypto.party_key_pairs import ExchangeKey
-from weft.crypto.party_run_keys import Keyring
+from weft.crypto.party_seeds_and_shared_key import Keyring
 from weft.crypto.scalar_masks import Masks
 from weft.crypto.secret_bytes import Secret
 from weft.crypto.seed_letters import AxisLetters, Cohort, Dealt, read_dealt, read_seeds, write_seeds
@@ -34,10 +34,10 @@ from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
 from weft.matching.confirm_holder_lists import Confirmation
-from weft.matching.confirmed_count import CountCheck
+from weft.matching.tamper_proof_sample_count import CountCheck
 from weft.protocol.message_bytes import Question
 from weft.protocol.shared_fields import CARD, PadLinks, Participants, SumRequest
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 NAMES = ("p1", "p2", "p3", "p4")
 #: What the coordinator uses for a secret that it does not have.
@@ -128,7 +128,7 @@ def unconfirmed(monkeypatch) -> None:
     """Take out that holders confirm to each other who they are, and how much they have."""
     monkeypatch.setattr(Confirmation, "insist", lambda self, told: None)
     monkeypatch.setattr(CountCheck, "insist", lambda self, count, told: None)
-    monkeypatch.setattr(party_key_agreement, "company_digest", lambda *_: bytes(32))
+    monkeypatch.setattr(party_run_membership, "company_digest", lambda *_: bytes(32))
 
 
 def unbound(monkeypatch) -> None:

@@ -14,10 +14,10 @@ from without_rings import NEWEST
 
 from weft.crypto.ciphers.block_format import Carried, pack_block, read_block, word_block
 from weft.crypto.pads.pad_streams import Streams
-from weft.crypto.primitives.wide_integers import floats_of, unpacked
+from weft.crypto.primitives.scalars_modulo_2_144 import floats_of, unpacked
 from weft.errors import WeftError
 from weft.guards import Terms
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.sums.party_contribution import Wire
 
 SAMPLES, SLOT = 120, 7

@@ -17,10 +17,10 @@ from weft.crypto.primitives.oprf import blind, finalize, matching_key, unblind
 from weft.crypto.sealed_letters import write_letter
 from weft.errors import WeftError
 from weft.federation.local_federation import Preprocessing
-from weft.matching.oprf_announcement import Announcement
+from weft.matching.oprf_announcement_and_limits import Announcement
 from weft.protocol import fields_of
 from weft.protocol.shared_fields import Boxes
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 HOLDER, VICTIM = "p1", "p3"
 

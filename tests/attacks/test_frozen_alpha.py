@@ -21,10 +21,10 @@ from weft.crypto.ciphers.block_format import (
 )
 from weft.errors import ProtocolError
 from weft.guards import Terms
-from weft.guards.min_batch_beside_steps import SentAside
+from weft.guards.min_batch_of_unapplied_duals import SentAside
 from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.hyfdca.party_state import HyfdcaState
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.sums.party_contribution import Latest, Wire
 
 VICTIM, FEW = "r1c1", 40

@@ -11,7 +11,7 @@ from scipy.special import expit
 from weft.guards.score_buckets import LEAVES, line_of
 from weft.losses import get_loss
 from weft.privacy.ledger.earlier_score_buckets import ScoreMemory
-from weft.solvers.evaluation_settings import EvaluationSettings
+from weft.solvers.held_out_evaluation_settings import EvaluationSettings
 from weft.solvers.held_out_score_counts import (
     EXACT,
     HeldOutLayout,

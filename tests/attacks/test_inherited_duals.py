@@ -15,9 +15,9 @@ from staging import FastStage, scalars
 
 from weft.errors import ProtocolError
 from weft.protocol import message_bytes
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.solvers.subspace import party as subspace_party
-from weft.solvers.subspace import party_hyfdca_fallback
+from weft.solvers.subspace import party_hyfdca_while_one_is_away
 from weft.solvers.subspace.messages import InheritRequest
 
 HANDS_OVER = Settings(
@@ -80,7 +80,7 @@ def without_the_number(message):
 
 def test_own_scalars_follow_where_parties_take_over_from_other_fallbacks(monkeypatch, record):
     monkeypatch.setattr(subspace_party, "told_alike", without_the_number)
-    monkeypatch.setattr(party_hyfdca_fallback, "question_digest", lambda message: b"")
+    monkeypatch.setattr(party_hyfdca_while_one_is_away, "question_digest", lambda message: b"")
     found, true = own_scalars()
     error = np.abs(found - true).max()
     assert error < 1e-12

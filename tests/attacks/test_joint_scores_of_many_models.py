@@ -16,9 +16,9 @@ from weft.errors import WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.local_joint_prediction import predict_scores
 from weft.guards.terms import OPEN
-from weft.privacy.agreement.consent import Consent
+from weft.privacy.agreement.party_consent_checks import Consent
 from weft.privacy.ledger.run_booking import Ledger
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 ROWS, ASKER = 60, "north"
 COLUMNS = {"north": ["a"], "lab": ["b", "c", "d", "e", "f"], "registry": ["g", "h", "i", "j", "k"]}

@@ -19,10 +19,10 @@ from weft.errors import ProtocolError
 from weft.federation import local_joint_prediction
 from weft.federation.local_joint_prediction import predict_scores
 from weft.guards import Terms
-from weft.privacy.agreement.consent import Consent
+from weft.privacy.agreement.party_consent_checks import Consent
 from weft.protocol import LocalChannel
-from weft.solvers.settings import Settings
-from weft.sums.masked_maxima import LargestParty
+from weft.solvers.run_settings import Settings
+from weft.sums.maxima_from_digit_sums import LargestParty
 
 SETTINGS = Settings(lam=0.01, loss="logistic", solver="lbfgs", gap=1e-2, iterations=8)
 FAR = 2.0**34

@@ -22,9 +22,9 @@ from weft.data.tile import Tile
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN, Terms
-from weft.solvers.base import WITHHELD
-from weft.solvers.sealed import party_curvatures
-from weft.solvers.sealed.gradient_guard import (
+from weft.solvers.run_settings import Settings
+from weft.solvers.sealed import party_curvature_shares
+from weft.solvers.sealed.label_leak_of_gradient import (
     digits_told,
     label_digits,
     tells_gradient,
@@ -32,7 +32,7 @@ from weft.solvers.sealed.gradient_guard import (
 )
 from weft.solvers.sealed.party_second_moments import SealedMomentsParty
 from weft.solvers.sealed.table_positions import Place, WholeTable
-from weft.solvers.settings import Settings
+from weft.solvers.solver_interfaces_and_results import WITHHELD
 
 LAM = 0.01
 #: How far sums may be off: the reader tries some.
@@ -148,8 +148,8 @@ def test_large_columns_and_rare_classes_take_more_samples():
 
 
 def unguarded(monkeypatch):
-    monkeypatch.setattr(party_curvatures, "tells_gradient", lambda *_, **how: True)
-    monkeypatch.setattr(party_curvatures, "tells_of_few", lambda *_: False)
+    monkeypatch.setattr(party_curvature_shares, "tells_gradient", lambda *_, **how: True)
+    monkeypatch.setattr(party_curvature_shares, "tells_of_few", lambda *_: False)
 
 
 @pytest.mark.parametrize("guarded", [True, False])
@@ -332,7 +332,7 @@ def kept_back(monkeypatch, **replaced):
 
     monkeypatch.setattr(SealedMomentsParty, "moment_shares", sending)
     for name, other in replaced.items():
-        monkeypatch.setattr(party_curvatures, name, other)
+        monkeypatch.setattr(party_curvature_shares, name, other)
     asked = {"second_moments": ("hessian",), "iterations": 8}
     careful = msgspec.structs.replace(OPEN, min_batch=2)
     _, labels, found, _ = trained(160, 2, careful, level=-3.0, **asked)

@@ -15,7 +15,7 @@ from scene import Diary, by_columns, look_ahead, run, table_of
 
 from weft.data import Tile
 from weft.guards import Terms
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 #: What sites must agree to before the labels of one of them are used at all.
 AGREED = Terms(allow_pairs=True, allow_lone_labels=True)

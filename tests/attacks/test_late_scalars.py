@@ -13,13 +13,13 @@ from asking_again import NAMES, caught, objects, total
 from scene import by_rows, run, table_of
 
 from masked_parties import masks_of
-from weft.crypto.ciphers.pad import Pad
+from weft.crypto.ciphers.tagged_pad_cipher import Pad
 from weft.crypto.coordinator_adder import Adder
 from weft.crypto.scalar_mask_neighbours import attendance
 from weft.federation.local_federation import Federation
 from weft.guards import OPEN, Terms
 from weft.solvers.hyfdca.messages import StepReply, StepRequest
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.sums.gap_certificate import class_sums
 from weft.sums.scalar_sums import add_scalars, over_attending, pack_scalars
 

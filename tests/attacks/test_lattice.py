@@ -13,18 +13,18 @@ import pytest
 from lattice import DEVIATION, polynomials, question, sealed_of
 from scene import by_rows, run, table_of
 
-from weft.crypto.ciphers.bfv_scheme import BfvSecret
+from weft.crypto.ciphers.bfv_by_seal import BfvSecret
 from weft.crypto.ciphers.block_format import read_block
 from weft.crypto.ciphers.chunk_layout import CHECKS, MODULUS
 from weft.crypto.ciphers.cipher_arguments_and_results import Outgoing
 from weft.crypto.ciphers.paillier_and_bfv_ciphers import BfvCipher
-from weft.crypto.ciphers.seal_library import SLOTS
+from weft.crypto.ciphers.seal_context_and_file_layouts import SLOTS
 from weft.crypto.pads.pad_streams import Streams
 from weft.crypto.secret_bytes import Secret
 from weft.data import load
 from weft.errors import WeftError
 from weft.protocol.shared_fields import PadLinks, SumRequest
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 
 @pytest.fixture(scope="module")

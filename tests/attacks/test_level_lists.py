@@ -27,7 +27,7 @@ from weft.federation.declared_columns.messages import (
 )
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.matching.party import MatchingParty, _encoded
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 HELD = {"p1": range(40), "p2": range(15, 55)}
 SHARED = 25
@@ -100,7 +100,9 @@ def test_lists_joined_alone_do_not_show_which_levels_two_parties_share(monkeypat
     honest = scene()
     model = honest.train(HOW).model
     assert sum(str(name).startswith("town=") for name in model.features) == 55
-    monkeypatch.setattr("weft.federation.announcements.coordinator.agree_on_columns", joined_alone)
+    monkeypatch.setattr(
+        "weft.federation.announced_terms_and_classes.coordinator.agree_on_columns", joined_alone
+    )
     found = common_tokens(scene(), twins=True)
     assert found == 0
     record("60", "guarded", f"{found} of {SHARED} shared levels; the model is refused")

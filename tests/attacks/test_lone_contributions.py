@@ -22,7 +22,7 @@ from weft.crypto.pads.cohort_mask_neighbours import CohortHolders
 from weft.errors import ProtocolError, WeftError
 from weft.guards import Terms
 from weft.protocol.shared_fields import Asked, PadLinks
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.sums.scaling_and_certificate_messages import MEND, MendRequest
 
 NAMES = ("p1", "p2", "p3", "p4")

@@ -17,7 +17,7 @@ from weft.crypto.ciphers import contribution_masks
 from weft.crypto.ciphers.block_format import KIND_CODES, Carried, read_block
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Preprocessing
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 NAMES = ["p1", "p2", "p3", "p4"]
 LEFT, ALL = 2, 3

@@ -23,11 +23,11 @@ from weft.federation.local_study_description import describe_tiles
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
 from weft.guards import Terms
 from weft.inference.coefficient_summary import Summary
-from weft.inference.sums_for_standard_errors import FitStatistics
+from weft.inference.totals_at_final_model import FitStatistics
 from weft.privacy.agreement import Consent
 from weft.privacy.ledger.run_booking import Ledger
-from weft.solvers.evaluation_settings import EvaluationSettings
-from weft.solvers.settings import Settings
+from weft.solvers.held_out_evaluation_settings import EvaluationSettings
+from weft.solvers.run_settings import Settings
 
 TERMS = Terms(min_batch=10, allow_second_moments=True)
 LOOSE = msgspec.structs.replace(TERMS, allow_small_changes=True, allow_exposure=True)

@@ -19,8 +19,8 @@ from staging import FastStage, scalars
 from weft.data import Table
 from weft.errors import ProtocolError
 from weft.losses import get_loss
-from weft.solvers.settings import Settings
-from weft.solvers.subspace.sample_weights_in_moments import levelled, spread_weights, unsteady
+from weft.solvers.run_settings import Settings
+from weft.solvers.subspace.spread_curvature_over_samples import levelled, spread_weights, unsteady
 
 HINGE, LOGISTIC = get_loss("hinge"), get_loss("logistic")
 STAY = np.array([[1.0], [0.0]])

@@ -20,7 +20,7 @@ from weft.privacy.ledger.earlier_column_rules import RuleMemory
 from weft.privacy.ledger.earlier_samples import Attendance
 from weft.privacy.ledger.ledger_contents import LedgerContents
 from weft.privacy.ledger.run_booking import Ledger
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 ROWS = 300
 RNG = np.random.default_rng(5)

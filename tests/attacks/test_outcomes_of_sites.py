@@ -16,7 +16,7 @@ from weft.data import Tile
 from weft.errors import WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards.terms import Terms
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 ROWS = 60
 SICK = {"north": 30, "south": 13, "west": 41}

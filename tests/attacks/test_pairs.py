@@ -13,7 +13,7 @@ from scene import Post, Run, by_both, by_columns, run, table_of
 from solving import SAFE, errors, gram_from_products, recovered, share_of, solved
 
 from weft.guards import Terms
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 ROWS = 80
 LAM = 1e-3

@@ -12,10 +12,10 @@ import pytest
 from scene import Diary, Run, run, table_of, tile_of
 from solving import SAFE
 
-import weft.federation.rare_samples_and_columns as rare
+import weft.federation.leave_out_rare_samples_and_columns as rare
 from weft.federation.local_federation import Preprocessing
 from weft.guards import Terms
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 STANDARD = Preprocessing(scaling="standard", unit_rows=True, intercept=True)
 

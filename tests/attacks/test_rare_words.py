@@ -17,7 +17,7 @@ from scene import Diary, Run, run
 import weft.federation.training_data as training_data
 from weft.data import Tile
 from weft.guards import Terms
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 DOCUMENTS, WORDS, LENGTH = 240, 4000, 150
 #: Columns that must move alike before p1 calls them a document.

@@ -7,7 +7,7 @@ import pytest
 
 from flat_messages import ask
 from weft.crypto.keys import ephemeral_keys
-from weft.crypto.party_run_keys import Keyring
+from weft.crypto.party_seeds_and_shared_key import Keyring
 from weft.data.tile import Tile
 from weft.errors import ProtocolError
 from weft.federation.coordinator import coordinate
@@ -16,7 +16,7 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards import OPEN
 from weft.matching.messages import KEYS as COHORT_KEYS
 from weft.protocol import LocalChannel
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 NAME = b"one and the same"
 RNG = np.random.default_rng(0)

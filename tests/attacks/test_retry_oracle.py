@@ -16,7 +16,7 @@ from scene import by_rows, table_of
 from interposed import body_at
 from weft.crypto.ciphers.block_format import Carried
 from weft.crypto.ciphers.cipher_arguments_and_results import Incoming, Outgoing
-from weft.crypto.ciphers.pad import Pad
+from weft.crypto.ciphers.tagged_pad_cipher import Pad
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.pads import pad_streams
 from weft.crypto.pads.pad_kernels import open_words
@@ -28,12 +28,12 @@ from weft.federation.local_federation import Federation
 from weft.federation.party import Party
 from weft.guards import Terms
 from weft.network.party_interface import OpenedParty
-from weft.network.site_endpoint import Site
+from weft.network.site_answers_envelopes import Site
 from weft.network.site_run import SiteRun
 from weft.network.wire_format import Failed, Hello, Work, decode_reply, encode
 from weft.protocol import LocalChannel, fields_of, pack, unpack
 from weft.protocol.shared_fields import PadLinks, SumRequest
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 TRIES = 20
 VICTIM = "p2"

@@ -14,7 +14,7 @@ from weft.crypto.primitives.seeded_words import seeded_words
 from weft.data.tile import Tile
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 ROWS, COLUMNS = 60, 6
 

@@ -14,8 +14,8 @@ from weft.crypto.pads.pads_all_parties_know import OpeningPads
 from weft.data import Tile
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
+from weft.solvers.run_settings import Settings
 from weft.solvers.sealed import coordinator as sealed
-from weft.solvers.settings import Settings
 
 ROWS, COLUMNS, FOLDS, RUNS = 60, 3, 10, 10
 KEYS = ephemeral_keys(("a", "b"))

@@ -10,7 +10,7 @@ from weft.data.tile import Tile
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 ROWS, OWN, LAM = 360, 6, 0.05
 

@@ -26,7 +26,7 @@ from solving import errors, from_known_rows
 
 from weft.data import Tile
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 ROWS, COLUMNS, OWN, KNOWN = 120, 5, 2, np.arange(24)
 KINDS = {

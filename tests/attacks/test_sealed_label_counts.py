@@ -14,10 +14,10 @@ from weft.errors import WeftError
 from weft.federation.insisted_terms import InsistedTerms
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
-from weft.privacy.agreement.consent import Consent
+from weft.privacy.agreement.party_consent_checks import Consent
 from weft.privacy.ledger.run_booking import Ledger
+from weft.solvers.run_settings import Settings
 from weft.solvers.sealed import fold_rows
-from weft.solvers.settings import Settings
 
 GROUP, SIZES = 80, (12, 14, 17)
 ROWS = GROUP * len(SIZES)

@@ -10,7 +10,7 @@ from weft.errors import WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
 from weft.privacy.ledger.run_booking import Ledger
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 N, TARGETS = 60, 3
 SETTINGS = Settings(lam=0.02, loss="logistic", solver="sealed", gap=1e-2)

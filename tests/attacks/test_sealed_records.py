@@ -25,7 +25,7 @@ from test_rare_classes import vectors, without_fix
 from weft.data import Table, Tile
 from weft.federation.local_federation import Preprocessing
 from weft.guards import OPEN
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 ROWS, HALF, COLUMNS, OWN = 120, 60, 5, 2
 #: Rows that the attacker knows from elsewhere.

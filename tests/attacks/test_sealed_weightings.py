@@ -16,8 +16,8 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.release import reader_second_moments
 from weft.guards import Terms
 from weft.privacy.ledger.run_booking import Ledger
+from weft.solvers.run_settings import Settings
 from weft.solvers.sealed import party_second_moments
-from weft.solvers.settings import Settings
 
 ROWS, ONE = 300, 17
 BLOCK = np.random.default_rng(1).normal(size=(ROWS, 4))

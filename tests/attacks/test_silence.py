@@ -13,7 +13,7 @@ from scene import Diary, by_columns, run, table_of
 
 from weft.errors import WeftError
 from weft.guards import Terms
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 SILENT, LAST = "p3", 10
 

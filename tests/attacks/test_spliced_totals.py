@@ -27,7 +27,7 @@ from weft.crypto.primitives.prime_field import PRIME
 from weft.errors import ProtocolError
 from weft.guards import Terms
 from weft.protocol.message import SCALAR_BYTES
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.party_feature_answers import FeatureSide
 from weft.solvers.subspace.party_sample_answers import SampleSide
 from weft.sums.party_contribution import Wire

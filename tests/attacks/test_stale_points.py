@@ -14,7 +14,7 @@ from staging import Stage, scalars
 
 from weft.errors import ProtocolError
 from weft.solvers.rounds.point_certificate import PointParty
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 SETTINGS = Settings(
     lam=0.01, loss="logistic", solver="fedavg", gap=None, iterations=6, certify_every=2

@@ -35,7 +35,7 @@ from weft.matching import party_slot_order
 from weft.matching.confirm_holder_lists import Confirmation
 from weft.matching.party_guard_facts import facts_of
 from weft.protocol import Fields
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 CAREFUL = Terms(min_batch=10)
 PIXEL, CLASSES = 16, 10

@@ -18,16 +18,16 @@ from scene import by_columns, by_rows, run, table_of
 from test_told_facts import REFUSED, SUMS, Liar
 
 from weft.crypto.ciphers.party_cipher import Cipher
-from weft.crypto.primitives.wide_integers import floats_of, unpacked
+from weft.crypto.primitives.scalars_modulo_2_144 import floats_of, unpacked
 from weft.data import Tile
 from weft.errors import WeftError
 from weft.guards import Terms
 from weft.matching import coordinator, party_slot_order
 from weft.matching.confirm_holder_lists import Confirmation
-from weft.matching.confirmed_count import CountCheck
 from weft.matching.party_guard_facts import LyingView, check_labelled, facts_of
-from weft.privacy.agreement import consent
-from weft.solvers.settings import Settings
+from weft.matching.tamper_proof_sample_count import CountCheck
+from weft.privacy.agreement import party_consent_checks
+from weft.solvers.run_settings import Settings
 
 SETTINGS = Settings(lam=0.01, loss="logistic", solver="lbfgs", gap=1e-1, iterations=4)
 ROWS = 120
@@ -222,7 +222,7 @@ def loss_of_one_sample():
 
 def test_all_samples_but_one_are_not_left_out(monkeypatch, record):
     assert not loss_of_one_sample()
-    monkeypatch.setattr(consent, "check_total", lambda *_: None)
+    monkeypatch.setattr(party_consent_checks, "check_total", lambda *_: None)
     told = loss_of_one_sample()
     assert told
     record("34", "unguarded", f"one sample's loss, all others left out: {total(told):.3g}")

@@ -21,7 +21,7 @@ from weft.federation.local_federation import Preprocessing
 from weft.guards import OPEN, Terms
 from weft.privacy.ledger.ledger_file import read_books
 from weft.privacy.ledger.run_booking import Ledger
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 CONSTANT = Preprocessing(intercept=True)
 PIXEL = 16

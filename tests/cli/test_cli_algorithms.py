@@ -11,7 +11,7 @@ from weft.config.schema import SolverSection
 from weft.config.strict_reading import checked
 from weft.report.algorithm_descriptions import describe, markdown_table, meanings
 from weft.solvers.algorithm_choice import ALGORITHMS
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 DOCS = Path(__file__).parents[2] / "docs" / "algorithms.md"
 

@@ -204,7 +204,7 @@ def test_the_line_of_a_run_says_how_far_matching_is(weft, hospitals, monkeypatch
         if not how_far:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("weft.matching.oprf_announcement.PART", 60)
+    monkeypatch.setattr("weft.matching.oprf_announcement_and_limits.PART", 60)
     monkeypatch.setattr(ProgressLine, "tell", follow)
     hospitals.change("[privacy]", '[privacy]\nmatching = "oprf"')
     assert weft("train", hospitals.write()).code == 130

@@ -13,7 +13,7 @@ import pytest
 from weft.errors import ConfigError
 from weft.federation.model import Model
 from weft.federation.onnx_graph import write_onnx
-from weft.report.json_values import rounded
+from weft.report.json_safe_and_rounded_values import rounded
 
 RNG = np.random.default_rng(5)
 TABLE = RNG.normal(size=(40, 3))

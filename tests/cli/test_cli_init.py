@@ -100,7 +100,7 @@ def test_what_cannot_be_guessed_is_asked_for(weft, tmp_path, options, words):
 @pytest.fixture
 def kit(tmp_path, monkeypatch):
     """A folder that passes for the kit of a site."""
-    from weft.network.kits.open_kit import Kit
+    from weft.network.kits.kit_folder import Kit
 
     found = SimpleNamespace(kind="site", name="north")
     monkeypatch.setattr(Kit, "inspect", classmethod(lambda cls, path: found))

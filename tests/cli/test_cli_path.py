@@ -14,10 +14,10 @@ from weft.protocol import LocalChannel
 from weft.report.convergence_plot import plot_convergence
 from weft.report.history_table import history_frame
 from weft.report.lambda_path import choice_sentence, edge_remark, path_frame
+from weft.report.lambda_path_plot import plot_path
 from weft.report.model_card import model_card
-from weft.report.path_plot import plot_path
+from weft.report.progress_and_ending_text import progress_text
 from weft.report.results_folder import write_results
-from weft.report.run_text import progress_text
 from weft.report.summary import shortfall, summarise, to_markdown
 
 LIST = "lambda = [1e-1, 1e-2, 1e-3]"

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tenseal import sealapi
 
 from covering import examples
-from weft.crypto.ciphers import bfv_scheme
-from weft.crypto.ciphers import seal_library as seal
-from weft.crypto.ciphers.bfv_scheme import MODULUS, MOST_ADDITIONS, SLOTS, BfvSecret, BfvTotals
+from weft.crypto.ciphers import bfv_by_seal
+from weft.crypto.ciphers import seal_context_and_file_layouts as seal
+from weft.crypto.ciphers.bfv_by_seal import MODULUS, MOST_ADDITIONS, SLOTS, BfvSecret, BfvTotals
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError
 
@@ -227,7 +227,7 @@ def test_shortened_and_lengthened_bytes_are_refused(secret, data):
 
 
 def test_words_of_other_parameters_are_refused(secret):
-    all_bits = bytes([bfv_scheme._FRESH]) + bytes([255]) * (FRESH_BYTES - 1)
+    all_bits = bytes([bfv_by_seal._FRESH]) + bytes([255]) * (FRESH_BYTES - 1)
     assert refused_or_opened(secret, all_bits, 1) is None
 
 
@@ -280,9 +280,9 @@ def test_damaged_keys_are_refused_without_showing_them(secret, data):
 
 
 def test_keys_of_other_parameters_are_refused():
-    body = bytes([255]) * bfv_scheme._KEY
+    body = bytes([255]) * bfv_by_seal._KEY
     with pytest.raises(ProtocolError, match="another cipher"):
-        BfvSecret.from_bytes(Secret(body + bfv_scheme._key_digest(body)))
+        BfvSecret.from_bytes(Secret(body + bfv_by_seal._key_digest(body)))
 
 
 def test_the_secret_is_neither_shown_nor_pickled(secret):

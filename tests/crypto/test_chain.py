@@ -23,7 +23,7 @@ from weft.crypto.pads.pad_ids_in_totals import CohortChain, Holders, SlotChain
 from weft.data import SPLITS, Table, Tile
 from weft.federation.local_federation import Federation
 from weft.protocol.shared_fields import PadLinks, SumRequest
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.latest_value_per_slot import LatestValues, Proposals
 from weft.sums.party_contribution import Contribution, Wire

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from covering import examples
-from weft.crypto.ciphers.bfv_scheme import BfvSecret, BfvTotals
+from weft.crypto.ciphers.bfv_by_seal import BfvSecret, BfvTotals
 from weft.crypto.ciphers.block_format import (
     CIPHER_CODES,
     KIND_CODES,

@@ -36,7 +36,7 @@ from interposed import (
     train,
 )
 from weft.crypto import scalar_masks as masks_module
-from weft.crypto.ciphers.bfv_scheme import _BODY, _FRESH
+from weft.crypto.ciphers.bfv_by_seal import _BODY, _FRESH
 from weft.crypto.ciphers.block_format import TAG, pad_id_of
 from weft.crypto.ciphers.chunk_layout import CHECKS
 from weft.crypto.ciphers.party_cipher import Cipher
@@ -44,7 +44,7 @@ from weft.crypto.keys import ephemeral_keys
 from weft.crypto.scalar_masks import Masks
 from weft.errors import ProtocolError, WeftError
 from weft.protocol import phase_named
-from weft.solvers.base import Checkpointing
+from weft.solvers.solver_interfaces_and_results import Checkpointing
 
 ITERATIONS = 6
 #: Phases in which a party may fall silent.

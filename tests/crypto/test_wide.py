@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from covering import examples
-from weft.crypto.primitives.wide_integers import (
+from weft.crypto.primitives.scalars_modulo_2_144 import (
     FRACTION,
     carried,
     floats_of,

@@ -15,7 +15,7 @@ import pytest
 
 from weft.config.strict_reading import checked
 from weft.data import ReadingOptions, read_tile
-from weft.data.file_findings import FoundProblems, merged_settings
+from weft.data.findings_with_config_fixes import FoundProblems, merged_settings
 from weft.data.read_tiles import examine
 from weft.errors import ConfigError, DataError
 

@@ -25,7 +25,7 @@ from weft import Federation, Settings
 from weft.crypto.ciphers import block_format as payload
 from weft.crypto.ciphers import known_ciphers
 from weft.crypto.ciphers.known_ciphers import register_cipher
-from weft.crypto.ciphers.pad import Pad
+from weft.crypto.ciphers.tagged_pad_cipher import Pad
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.guards import Terms, terms
@@ -34,11 +34,11 @@ from weft.privacy.audit.recording_audit import audit
 from weft.protocol import Nothing, Request
 from weft.protocol.recording_file import Head, entries_of
 from weft.solvers.algorithm_choice import ALGORITHMS
-from weft.solvers.base import Coordinator
 from weft.solvers.constants_and_checkpoint_messages import FORGET, SAVE, ForgetRequest, SaveRequest
 from weft.solvers.register_algorithm import register_algorithm
-from weft.solvers.rounds.coordinator_state import Step
+from weft.solvers.rounds.coordinator_totals_and_bound import Step
 from weft.solvers.rounds.messages import LOCAL
+from weft.solvers.solver_interfaces_and_results import Coordinator
 from weft.solvers.subspace.messages import SEARCH
 
 

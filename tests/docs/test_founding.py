@@ -17,7 +17,7 @@ from weft.errors import ConfigError
 from weft.network.founding.invited import read_founding
 from weft.network.founding.inviter import read_acceptances
 from weft.network.founding.letters import Letter, compared
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit_folder import Kit
 from weft.privacy.agreement import read_roster
 
 _BLOCK = re.compile(r"^```(sh|mail)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -13,7 +13,7 @@ from covering import before_release
 from weft import HybridClassifier, HybridRegressor
 from weft.data import SPLITS, Table, load
 from weft.errors import ConfigError
-from weft.solvers.settings import DEFAULTS
+from weft.solvers.run_settings import DEFAULTS
 from weft.solvers.subspace.class_fold_problems import folds_of
 
 LAMBDAS = (1e-1, 1e-2, 1e-3)

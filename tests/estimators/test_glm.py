@@ -30,7 +30,7 @@ from weft.guards.terms import Terms
 from weft.losses import get_loss
 from weft.privacy.ledger.expected_exposure import outlook
 from weft.privacy.ledger.expected_exposure_text import paragraphs
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 Floats = NDArray[np.float64]
 LAM, N, M, GAP = 0.05, 160, 6, 1e-8

@@ -20,7 +20,7 @@ from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.model import load_model
 from weft.guards.terms import Terms
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.party_sample_answers import SampleSide
 from weft.sums.scalar_sums import add_scalars
 

@@ -15,7 +15,7 @@ from weft import HybridClassifier, HybridGLM, Tile
 from weft.errors import ConfigError, DataError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards.terms import Terms
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 Floats = NDArray[np.float64]
 LAM, N, M, GAP = 0.05, 160, 4, 1e-9

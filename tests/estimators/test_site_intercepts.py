@@ -16,7 +16,7 @@ from weft.errors import WeftError
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import Terms
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 Floats = NDArray[np.float64]
 N, LAM = 240, 0.02

@@ -21,7 +21,7 @@ from weft.privacy.agreement import Consent
 from weft.report.comparison_plot import _apart
 from weft.solvers.algorithm_choice import ALGORITHMS
 from weft.solvers.fedavg_fedprox_hyfem import FedavgCoordinator
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft_evaluation import reference_optimum as judging
 from weft_evaluation.compared_algorithms import Entry, settings_for
 from weft_evaluation.comparison import Arena

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from covering import examples
 from weft.errors import ConfigError
 from weft.solvers.algorithm_choice import ALGORITHMS
-from weft.solvers.base import Record
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
+from weft.solvers.solver_interfaces_and_results import Record
 from weft_evaluation.tuning.loss_along_run import Watch, stride
 from weft_evaluation.tuning.metrics import Metrics, Point, metrics_of
 from weft_evaluation.tuning.random_search import Found, Limits, Trial

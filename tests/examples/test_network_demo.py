@@ -12,7 +12,7 @@ import pytest
 from weft.errors import DataError
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft_examples.network_demo_data import breast_example, cut
 from weft_examples.network_demo_results import figures_of, same
 from weft_examples.observed_connections import is_loopback, look

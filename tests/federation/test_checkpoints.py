@@ -16,7 +16,7 @@ from weft.crypto.ciphers.block_format import KIND_CODES, read_block
 from weft.data import Tile
 from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.solvers.base import Checkpointing
+from weft.solvers.solver_interfaces_and_results import Checkpointing
 from weft.storage import atomic_files as storage
 
 PREPARATION = Preprocessing(intercept=True)

@@ -30,7 +30,7 @@ from weft.matching.encrypted_level_lists import LevelList, lock_levels
 from weft.protocol import fields_of
 from weft.protocol.message import message_of
 from weft.protocol.message_bytes import pack
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 N = 90
 LEVELS = {"a": ["crimson", "olive"], "b": ["olive", "azure", "mauve"]}
@@ -307,7 +307,8 @@ def test_a_party_with_declared_columns_makes_no_tokens_before_levels_are_agreed_
     tmp_path, monkeypatch
 ):
     monkeypatch.setattr(
-        "weft.federation.announcements.coordinator.agree_on_columns", lambda *_, **__: None
+        "weft.federation.announced_terms_and_classes.coordinator.agree_on_columns",
+        lambda *_, **__: None,
     )
     with pytest.raises(ProtocolError, match="levels are agreed on first"):
         federation(tiles(tmp_path)).train(HOW)

@@ -13,9 +13,9 @@ from weft.crypto.keys import ephemeral_keys
 from weft.data import Tile
 from weft.errors import WeftError
 from weft.federation import study_description_party
+from weft.federation.local_column_correlations import correlate_tiles
 from weft.federation.local_study_description import describe_tiles
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
-from weft.federation.sealed_correlations import correlate_tiles
 from weft.federation.study_description_coordinator import describe_study, described_as
 from weft.federation.study_description_party import DescribeParty
 from weft.guards import Terms
@@ -23,7 +23,7 @@ from weft.guards.described_cells import LEAVES
 from weft.privacy.agreement import Consent
 from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import LocalChannel, fields_of, pack
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 LEAST = 10
 TERMS = Terms(min_batch=LEAST, allow_pairs=True, allow_site_statistics=True)

@@ -21,9 +21,9 @@ from weft.guards import OPEN
 from weft.privacy.ledger.run_booking import Ledger
 from weft.report.evaluation import evaluation_of
 from weft.report.page.evaluation_section import evaluation_section
-from weft.solvers.evaluation_settings import EvaluationSettings
+from weft.solvers.held_out_evaluation_settings import EvaluationSettings
 from weft.solvers.held_out_score_counts import EXACT, HeldOutLayout
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.class_fold_problems import held_out_share, large_held_out_share
 from weft.sums.scalar_sums import add_scalars
 

@@ -21,7 +21,7 @@ from weft.errors import DataError, ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.local_joint_prediction import predict_scores
 from weft.federation.model import Model, load_model
-from weft.federation.predictions import Predictions
+from weft.federation.prediction_table import Predictions
 from weft.federation.scores_encrypted_to_asker import open_scores, seal_scores
 
 

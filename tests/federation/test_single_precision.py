@@ -14,7 +14,7 @@ from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.preprocessing_settings import ONE_TABLE
 from weft.guards import Terms
-from weft.solvers.settings import MOST_PENALTY, Settings
+from weft.solvers.run_settings import MOST_PENALTY, Settings
 from weft.sums import scaling_coordinator
 
 ROWS, COLUMNS, LAM, GAP = 180, 6, 1e-2, 1e-4

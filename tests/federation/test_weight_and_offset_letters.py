@@ -20,7 +20,7 @@ from weft.federation.weight_and_offset_letters.messages import (
 from weft.guards.terms import OPEN
 from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import pack
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 N = 60
 rng = np.random.default_rng(8)

@@ -24,7 +24,7 @@ from weft.guards import OPEN, Terms
 from weft.matching.build_holdings import Holding, build_holdings
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import LocalChannel, fields_of
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 #: Careful terms, but for the cipher: sums are the same, and faster.
 PLAIN = Terms(ciphers=("plain",))

@@ -18,7 +18,7 @@ from weft.errors import ConfigError, ProtocolError
 from weft.guards import Terms
 from weft.solvers.hyfdca import coordinator as hyfdca
 from weft.solvers.participation import Contributors
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.sums.coordinator_totals import IncrementTotals
 
 DIGITS = table_of("digits", 300)

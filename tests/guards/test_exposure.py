@@ -20,9 +20,9 @@ from weft.data import SPLITS, Split, Table, load
 from weft.errors import DataError
 from weft.federation.local_federation import Preprocessing
 from weft.guards import Terms
+from weft.matching.cohorts_exposed_by_sums import crossed_rows, exposed_rows, foreign_columns
 from weft.matching.party_guard_facts import facts_of
-from weft.matching.sum_exposure import crossed_rows, exposed_rows, foreign_columns
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 BREAST = table_of("breast_cancer", 120)
 

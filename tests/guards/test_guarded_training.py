@@ -26,7 +26,7 @@ from covering import cover, some_of
 from weft.data import SPLITS
 from weft.guards import OPEN, Terms
 from weft.solvers.hyfdca.local_methods import CohortDrawing
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 LEAST = PLAIN.min_batch
 BREAST, DIGITS = table_of("breast_cancer", 400), table_of("digits", 600)

@@ -22,7 +22,7 @@ from test_guarded_training import Vectors, check_common, exposed_atoms
 
 from weft.data import SPLITS
 from weft.guards.min_batch import SeenBatches
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 LEAST = PLAIN.min_batch
 BREAST = table_of("breast_cancer", 400)

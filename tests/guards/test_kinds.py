@@ -10,7 +10,7 @@ from weft.data import SPLITS, load
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
 from weft.guards.min_batch import SeenBatches
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 
 def test_a_dual_vector_that_is_held_back_takes_values_of_a_dual_vector():

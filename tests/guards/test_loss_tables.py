@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from weft.data import SPLITS
 from weft.errors import ProtocolError
 from weft.guards import OPEN
-from weft.solvers.settings import Settings
-from weft.solvers.subspace.coordinator_subspace import thinned
+from weft.solvers.run_settings import Settings
+from weft.solvers.subspace.coordinator_coefficients_and_products import thinned
 from weft.solvers.subspace.loss_and_moment_fineness_limit import MOST_STEPS, most_steps
 
 BREAST = table_of("breast_cancer", 240)

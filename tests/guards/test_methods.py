@@ -16,10 +16,10 @@ from weft.guards import Terms
 from weft.solvers.algorithm_choice import ALGORITHMS
 from weft.solvers.fedavg_fedprox_hyfem import FedavgCoordinator
 from weft.solvers.rounds.coordinator import RoundCoordinator
-from weft.solvers.rounds.coordinator_state import RoundsState
+from weft.solvers.rounds.coordinator_totals_and_bound import RoundsState
 from weft.solvers.rounds.party import RoundParty
 from weft.solvers.rounds.point_certificate import PointParty
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 METHODS = {
     name: algorithm

@@ -32,7 +32,7 @@ from weft.guards.terms import OPEN
 from weft.privacy.agreement import Consent, Limits, SitePolicy
 from weft.privacy.ledger.ledger_file import Book
 from weft.privacy.ledger.run_booking import Ledger
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 N, M = 60, 4
 NOISE = ModelNoise(epsilon=1.0, delta=1e-5, row_norm=1.0)

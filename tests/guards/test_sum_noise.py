@@ -16,10 +16,10 @@ from weft.federation.local_federation import Federation
 from weft.guards import OPEN, Terms
 from weft.guards.sum_noise_size import SumNoise, epsilon_of, longest_noise, parts_of
 from weft.privacy.agreement import Consent
-from weft.privacy.agreement.site_policy import Limits, SitePolicy
+from weft.privacy.agreement.limits_and_site_policy import Limits, SitePolicy
 from weft.privacy.ledger.ledger_file import Book
 from weft.privacy.ledger.run_booking import Ledger
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 SETTINGS = Settings(
     lam=0.1,

@@ -21,11 +21,11 @@ from weft.guards import OPEN, Terms
 from weft.guards.terms import MODES
 from weft.matching.party_guard_facts import facts_of
 from weft.matching.party_view import PartyView
-from weft.privacy.agreement.refusals import check_seat, check_settings
+from weft.privacy.agreement.check_runs_against_terms import check_seat, check_settings
 from weft.privacy.agreement.signed_roster import terms_words
 from weft.protocol.message_bytes import Question
 from weft.report.page.privacy import TERMS_IN_WORDS
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 BREAST = table_of("breast_cancer", 180)
 

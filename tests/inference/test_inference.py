@@ -21,9 +21,9 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN, Terms
 from weft.inference.coefficient_summary import Summary
 from weft.inference.coefficient_table_text import ratio_figures
-from weft.inference.model_tests import SignificanceTest
+from weft.inference.significance_tests import SignificanceTest
 from weft.report.page.coefficients import _line, _Scale
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 #: So small that estimates are those without a penalty, to 1e-4 of their standard errors.
 LAM = 1e-7

@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.crypto import Adder
 from weft.crypto.keys import ephemeral_keys
-from weft.crypto.party_run_keys import Keyring
+from weft.crypto.party_seeds_and_shared_key import Keyring
 from weft.guards.terms import OPEN
 from weft.matching.coordinator import meet
 from weft.matching.messages import VIEW

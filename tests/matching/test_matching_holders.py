@@ -19,10 +19,10 @@ from weft.errors import ConfigError, DataError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards.terms import OPEN, Terms
 from weft.matching.messages import CONFLICT, HELLO, ConflictRequest, HelloRequest
-from weft.matching.oprf_announcement import Announcement
+from weft.matching.oprf_announcement_and_limits import Announcement
 from weft.matching.party import MatchingParty
 from weft.matching.tokens import tokens_of
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 SETTINGS = Settings(lam=1.0)
 OPRF = Preprocessing(matching="oprf")

@@ -23,7 +23,7 @@ from weft.matching.id_and_name_forms import (
     own_loose_forms,
 )
 from weft.report.holdings_counts import describe_holdings
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 SETTINGS = Settings(lam=1.0, loss="squared")
 

@@ -22,7 +22,7 @@ PARTS = {"north": 3, "east": 3, "south": 3, "west": 2}
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    monkeypatch.setattr("weft.matching.oprf_announcement.PART", SIZE)
+    monkeypatch.setattr("weft.matching.oprf_announcement_and_limits.PART", SIZE)
 
 
 def in_part(part, direction, phase, party, change):
@@ -123,7 +123,7 @@ def test_letters_fit_only_their_part(patchwork):
 def test_parts_together_are_no_more_ids_than_a_party_may_have(patchwork, monkeypatch):
     """West has 12 rows, and may ask for 24 forms here: the first 20 are none too many."""
     monkeypatch.setattr("weft.matching.oprf_party.most_ids", lambda rows: 2 * rows)
-    monkeypatch.setattr("weft.matching.oprf_announcement.PART", 20)
+    monkeypatch.setattr("weft.matching.oprf_announcement_and_limits.PART", 20)
     with pytest.raises(WeftError, match="north refuses a request of 'west' for more ids than"):
         matched(patchwork())
 

@@ -14,7 +14,7 @@ from weft.errors import DataError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.matching.messages import VIEW, ViewRequest
 from weft.protocol import fields_of, pack, unpack
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 SETTINGS = Settings(lam=1.0, loss="squared")
 IDS, FEATURES = 9, 6

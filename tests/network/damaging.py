@@ -11,7 +11,7 @@ from pathlib import Path
 
 from weft.cli import main
 from weft.network.secure_session import SecureSite
-from weft.network.site_endpoint import Site
+from weft.network.site_answers_envelopes import Site
 from weft.network.wire_format import Work, decode_envelope
 
 

@@ -22,11 +22,11 @@ from weft.data.write_tiles import write_tile
 from weft.federation.local_federation import Federation
 from weft.federation.model import load_model
 from weft.guards import OPEN
-from weft.network.exchange_outcome import ExchangeOutcome, read_record
-from weft.network.kits.engine_settings import COORDINATOR
+from weft.network.coordinator_journal_records import ExchangeOutcome, read_record
 from weft.network.kits.federation_plan import FederationPlan, Recipient
+from weft.network.kits.nvflare_settings_of_kit import COORDINATOR
 from weft.network.kits.provisioning import provision
-from weft.network.repeat_absences import Presence, ReplayedPresence
+from weft.network.record_and_replay_absences import Presence, ReplayedPresence
 from weft.privacy.agreement import Consent, Limits, read_roster
 from weft.protocol import unpack
 from weft.storage.framed_records import CutOff, Damage, read_frames

@@ -13,16 +13,16 @@ from toys import Crashed
 
 from weft.federation.model import load_model
 from weft.federation.preprocessing_settings import Preprocessing
+from weft.network.certificate_identity import Credential
 from weft.network.coordinator_run import coordinate_run
-from weft.network.credentials import Credential
-from weft.network.join_settings import JoinSettings, read_settings, write_settings
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit_folder import Kit
 from weft.network.open_site import open_site
 from weft.network.run_progress import Progress
 from weft.network.secure_session import SecureSite, SecureTransport
+from weft.network.site_join_settings import JoinSettings, read_settings, write_settings
 from weft.network.submitted_task import LinearTask
 from weft.protocol import Failure
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 ROWS, ANNA = 14, "anna@north.example"
 TOML = 'name = "clinics"\nhost = "{host}"\nport = {port}\n'

@@ -13,7 +13,7 @@ from pathlib import Path
 from rehearsed_deaths import phase_of
 
 from weft.cli import main
-from weft.network.site_endpoint import Site
+from weft.network.site_answers_envelopes import Site
 
 
 def halt(order):

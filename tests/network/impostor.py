@@ -7,7 +7,7 @@ NAME's.
 import sys
 
 from weft.cli import main
-from weft.network.kits import open_kit as reading
+from weft.network.kits import kit_folder as reading
 
 if __name__ == "__main__":
     name, *arguments = sys.argv[1:]

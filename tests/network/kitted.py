@@ -7,7 +7,7 @@ import pytest
 from cryptography import x509
 
 from weft.errors import ConfigError
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit_folder import Kit
 
 ANNA = "anna@north.example"
 FEDERATION = f"""

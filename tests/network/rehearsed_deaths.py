@@ -28,13 +28,13 @@ from weft.network.model_saving_party import ModelSavingParty
 from weft.network.party_interface import OpenedParty
 from weft.network.run_progress import Progress
 from weft.network.run_results import RESULTS
-from weft.network.site_endpoint import Site
+from weft.network.site_answers_envelopes import Site
 from weft.network.submitted_task import LinearTask, Task
 from weft.network.transport_interface import Stopped
 from weft.network.wire_format import End, Hello, Work, decode_envelope
 from weft.privacy.agreement import Limits
 from weft.report.page.phase_names import activity_of
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 HOST, PARTIES = "coordinator.example", ("north", "south")
 SETUP, WORK, PATIENCE = 600.0, 60.0, 20.0

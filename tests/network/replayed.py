@@ -21,7 +21,7 @@ from weft.federation.party import Party
 from weft.protocol import LocalChannel, fields_of, phase_named
 from weft.protocol.message_bytes import pack, unpack
 from weft.solvers.algorithm_choice import ALGORITHMS
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 #: Rows of norm one are found in twenty round trips, all of which are repeated after every death.
 PREPARATION = Preprocessing(intercept=True, scaling="standard")

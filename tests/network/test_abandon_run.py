@@ -18,7 +18,7 @@ from weft.network.site_run_index import RunIndex
 from weft.network.submitted_task import LinearTask
 from weft.network.wire_format import End, Failed, Hello, Welcome, decode_reply, encode
 from weft.protocol import pack
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.storage.journal import Journal
 
 RUN, ANNA = "two-clinics-1", "anna@north.example"

@@ -17,15 +17,15 @@ from kitted import ANNA, kit_of
 from weft import __version__
 from weft.errors import ConfigError
 from weft.network.console.coordinator_view import CoordinatorView
-from weft.network.console.federation_view import ExposureRow, FederationView, RunRow, SiteRow
 from weft.network.console.page import page_of, state_of
 from weft.network.console.page_server import PageServer
+from weft.network.console.shared_view_records import ExposureRow, FederationView, RunRow, SiteRow
 from weft.network.console.site_view import SiteView
 from weft.network.console.submitter_view import SubmitterView
 from weft.network.current_wait import Wait
 from weft.network.engine.admin_session import NoCoordinator, RunInfo
-from weft.network.kits.engine_settings import engine_folder
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit_folder import Kit
+from weft.network.kits.nvflare_settings_of_kit import engine_folder
 from weft.network.process_pulse import Pulse, SeenSite, write_pulse
 from weft.network.run_progress import Report
 from weft.network.run_progress_file import GapPoint, RunFigures, write_figures

@@ -10,7 +10,7 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.network import coordinator_run as running
 from weft.network.run_progress import Progress
 from weft.network.submitted_task import LinearTask
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.storage.atomic_files import StorageError
 
 TASK = LinearTask(

@@ -40,11 +40,11 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.study_description_coordinator import described_as
 from weft.guards.terms import OPEN
 from weft.network.prediction_job import read_scores, sign_prediction
-from weft.network.repeat_absences import Presence, ReplayedPresence
+from weft.network.record_and_replay_absences import Presence, ReplayedPresence
 from weft.network.run_results import PRESENCE
 from weft.network.submitted_task import CheckTask, DescribeTask, PredictTask
 from weft.privacy.agreement import Consent, Limits
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft_examples.repeated_run import Drawn, repeat_run
 
 KEYS = ephemeral_keys(PARTIES)

@@ -20,7 +20,7 @@ from weft.federation.study_description_coordinator import described_as
 from weft.guards.terms import OPEN
 from weft.network.describe_job import make_correlation_run, read_description
 from weft.network.submitted_task import DescribeTask
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 PARTIES = ("north", "south", "west")
 TERMS = msgspec.structs.replace(OPEN, min_batch=10)

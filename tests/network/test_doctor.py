@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 from kitted import ANNA, kit_of
-from test_startup_checks import coordinator, open_kit
+from test_port_and_coordinator_checks import coordinator, open_kit
 
 from weft.network.engine import kit_health
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit_folder import Kit
 
 
 def examined(kit):

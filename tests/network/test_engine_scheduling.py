@@ -20,7 +20,7 @@ from weft.network.engine.admin_session import info_of, places_of
 from weft.network.engine.coordinator_job import submitter_of
 from weft.network.engine.run_scheduler import RunScheduler
 from weft.network.engine.write_job import ENDING, FORGETS, ending_file
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit_folder import Kit
 from weft.network.run_progress import Report
 from weft.network.run_queue import QueueLimits
 

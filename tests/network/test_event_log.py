@@ -14,7 +14,7 @@ from toys import MemoryTransport, Place, ToyRequest, toy
 from weft.errors import ConfigError, DataError
 from weft.network.engine import process_event_log
 from weft.network.engine.client_party import PartyComponent
-from weft.network.engine.expected_errors import leave_out_expected_errors
+from weft.network.engine.leave_out_harmless_log_lines import leave_out_expected_errors
 from weft.network.engine.process_event_log import LogFollower, event_log_file, start_event_log
 from weft.network.engine.run_scheduler import RunScheduler
 from weft.network.event_lines import OWN
@@ -22,7 +22,7 @@ from weft.network.network_channel import NetworkChannel
 from weft.network.run_progress import Progress
 from weft.network.serve_settings import ServeSettings, read_log_style, write_serve_settings
 from weft.protocol import Failure, Request
-from weft.solvers.base import Record
+from weft.solvers.solver_interfaces_and_results import Record
 from weft.storage.journal import Journal
 
 log = logging.getLogger("weft.site")

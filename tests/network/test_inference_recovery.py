@@ -20,7 +20,7 @@ from weft.federation.preprocessing_settings import SampleColumns
 from weft.guards import Terms
 from weft.network import absent_parties
 from weft.network import network_channel as channel
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.solvers.subspace import messages
 
 BY_SITE = Preprocessing(intercept=True, scaling="standard", reference_site="north")

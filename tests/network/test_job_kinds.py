@@ -22,19 +22,19 @@ from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import OPEN, Terms
 from weft.network.coordinator_run import coordinate_run
 from weft.network.installed_job_kinds import JOB_KINDS, job_kind_of, read_task
-from weft.network.job_kind import JobKind, WrittenBy
+from weft.network.job_kind_interface import JobKind, WrittenBy
 from weft.network.model_saving_party import ModelSavingParty
 from weft.network.network_channel import Timeouts
 from weft.network.run_progress import Progress, Report
 from weft.network.run_results import RESULTS
 from weft.network.run_status_line import report_text
-from weft.network.site_tables_keys_policy import SiteMember
+from weft.network.site_member import SiteMember
 from weft.network.submitted_task import Task
 from weft.network.task_from_config import task_of
 from weft.network.write_submitter_results import write_out
 from weft.plugins import _Added
 from weft.privacy.agreement import Card, Limits, SitePolicy
-from weft.privacy.agreement.roster_files import draft_roster
+from weft.privacy.agreement.cards_and_roster_drafts import draft_roster
 from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import Request
 

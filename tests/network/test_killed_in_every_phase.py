@@ -13,7 +13,7 @@ import pytest
 from deployed import GAP, HERE, open_scene
 from halting import reached_by
 
-from weft.network.kits.engine_settings import COORDINATOR
+from weft.network.kits.nvflare_settings_of_kit import COORDINATOR
 from weft_examples.local_federation_processes import FederationProcesses
 
 #: Who is killed when: the site as a whole, the process in which it works, the process of the run at

@@ -25,7 +25,7 @@ from nvflare.fuel.sec.authz import AuthzContext, Person
 from nvflare.private.fed.utils.site_config import project_site_config
 from nvflare.security.security import COMMAND_CATEGORIES, FLAuthorizer
 
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit_folder import Kit
 
 TEMPLATES = {
     "coordinator": ("fed_server", "fed_server.json"),

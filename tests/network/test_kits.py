@@ -30,7 +30,7 @@ from nvflare.lighter.utils import verify_cert_chain
 
 from weft.network.kits import certificates, provisioning
 from weft.network.kits.federation_plan import read_plan
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit_folder import Kit
 from weft.network.kits.provisioning import add_to, provision
 
 # ── certificates ──────────────────────────────────────────────────────────────────────────────────

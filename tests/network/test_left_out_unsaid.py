@@ -15,11 +15,11 @@ from weft.data.columns.column_rules import ColumnRule, encode_rules
 from weft.federation import coordinator
 from weft.federation.local_federation import Preprocessing
 from weft.guards.terms import OPEN, Terms
-from weft.network.site_tables_keys_policy import load_member
+from weft.network.site_member import load_member
 from weft.network.submitted_task import LinearTask
 from weft.privacy.agreement import Consent
 from weft.privacy.ledger.run_booking import Ledger
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 PARTIES, ROWS = ("north", "south", "west"), 40
 #: Of north; the largest stands alone.

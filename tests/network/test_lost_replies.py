@@ -12,7 +12,7 @@ from weft.data.tile import Tile
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
 from weft.network.wire_format import Work
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 HOW = Preprocessing(intercept=True, confirmed=ONE_TABLE)
 #: What becomes of an answer: on its way, after it was given, or while it was made.

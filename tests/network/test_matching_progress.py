@@ -19,7 +19,7 @@ from weft.network.run_progress import Progress
 from weft.network.run_status_line import wait_text
 from weft.network.submitted_task import LinearTask
 from weft.network.wire_format import Work, decode_envelope
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 PARTIES = ("p1", "p2")
 TASK = LinearTask(
@@ -41,7 +41,7 @@ def test_many_parts_are_no_more_lines_than_tens_of_per_cent(caplog):
 
 
 def test_status_and_log_tell_how_far_matching_is(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("weft.matching.oprf_announcement.PART", 16)
+    monkeypatch.setattr("weft.matching.oprf_announcement_and_limits.PART", 16)
     tiles = SPLITS["columns"](load("breast_cancer").rows(np.arange(40)), 2).parties
     sites = MemberSites(tmp_path, ephemeral_keys(PARTIES), tiles)
     progress, seen = Progress("p-1"), []

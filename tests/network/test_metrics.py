@@ -22,7 +22,7 @@ from weft.network import absent_parties, coordinator_run
 from weft.network.coordinator_metrics import coordinator_metrics
 from weft.network.coordinator_run import coordinate_run
 from weft.network.exposure_metrics import ExposureMetrics
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit_folder import Kit
 from weft.network.metrics_text import Metric, single, write_metrics
 from weft.network.process_metrics_file import MetricsFile, machine_metrics
 from weft.network.process_pulse import SeenSite
@@ -41,7 +41,7 @@ from weft.network.site_metrics import Traffic, run_metrics
 from weft.network.site_run_index import IndexedRun
 from weft.network.submitted_task import LinearTask
 from weft.privacy.ledger.ledger_file import read_books
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.storage.atomic_files import StorageError
 
 PARTIES = ("p1", "p2", "p3")

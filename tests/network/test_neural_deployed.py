@@ -30,7 +30,7 @@ from weft.guards import OPEN, Terms
 from weft.network import absent_parties
 from weft.network.coordinator_run import coordinate_run
 from weft.network.installed_job_kinds import read_task
-from weft.network.repeat_absences import Presence, ReplayedPresence
+from weft.network.record_and_replay_absences import Presence, ReplayedPresence
 from weft.network.run_progress import Progress
 from weft.network.run_results import RESULTS
 from weft.network.run_status_line import report_text

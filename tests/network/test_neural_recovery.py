@@ -15,7 +15,7 @@ from weft.errors import ProtocolError
 from weft.network import absent_parties
 from weft.network import network_channel as channel
 from weft.network.network_channel import NetworkChannel
-from weft.network.repeat_absences import ReplayedPresence
+from weft.network.record_and_replay_absences import ReplayedPresence
 from weft.storage.journal import Journal
 from weft_neural import coordinator as coordination
 from weft_neural.coordinator import coordinate_neural

@@ -21,7 +21,7 @@ from weft.network.engine import engine_internals, kit_health, serve_and_join
 from weft.network.engine.client_party import PartyComponent
 from weft.network.engine.process_status_thread import ProcessHeart
 from weft.network.engine.run_scheduler import RunScheduler
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit_folder import Kit
 from weft.network.process_pulse import Pulse, SeenSite, living_pulse, read_pulse, write_pulse
 from weft.network.site_metrics import Traffic
 from weft.network.site_run_index import IndexedRun

@@ -45,8 +45,8 @@ from sklearn.preprocessing import StandardScaler
 from weft.cli import main
 from weft.federation.local_joint_prediction import predict_scores
 from weft.federation.model import load_model
-from weft.network.kits.engine_settings import COORDINATOR
-from weft.network.repeat_absences import Presence
+from weft.network.kits.nvflare_settings_of_kit import COORDINATOR
+from weft.network.record_and_replay_absences import Presence
 from weft.protocol import unpack
 from weft_examples.local_federation_processes import SUBMITTER
 from weft_examples.observed_connections import look
@@ -86,8 +86,8 @@ def test_every_fault_leaves_nothing_behind(tmp_path, capsys):
 
     Without processes, strangers are in ``test_secure_session.py``, sleep, damage and full disks in
     ``test_network_channel.py``, ``test_site.py`` and ``test_recovery.py``, a job process that dies
-    in ``test_submitter_follows_run.py``, refusals in ``test_site.py``, ``test_malformed.py`` and
-    ``test_network_commands.py``, networks in ``test_neural_deployed.py``.
+    in ``test_submitter_brings_run_to_end.py``, refusals in ``test_site.py``, ``test_malformed.py``
+    and ``test_network_commands.py``, networks in ``test_neural_deployed.py``.
     """
     with open_scene(tmp_path / "scene") as scene:
         scene.start("west", "--keys", str(other_run_secret(scene)))

@@ -22,10 +22,10 @@ from weft.network.run_results import FILES, RESULTS
 from weft.network.submitted_task import LinearTask
 from weft.network.wire_format import Work, decode_envelope
 from weft.privacy.agreement import Card, write_roster
-from weft.privacy.agreement.roster_files import draft_roster
+from weft.privacy.agreement.cards_and_roster_drafts import draft_roster
 from weft.protocol.channel import Recorded
 from weft.protocol.recording_file import MESSAGES, Recorder, Recording
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.storage.journal import Journal
 
 PARTIES = ("p1", "p2", "p3")

@@ -11,7 +11,7 @@ from covering import changing
 from weft.network import absent_parties
 from weft.network import network_channel as channel
 from weft.network.network_channel import NetworkChannel
-from weft.network.repeat_absences import Presence, ReplayedPresence
+from weft.network.record_and_replay_absences import Presence, ReplayedPresence
 from weft.protocol import LocalChannel
 from weft.storage.journal import Journal
 

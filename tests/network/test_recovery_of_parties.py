@@ -23,10 +23,10 @@ from weft.guards import OPEN
 from weft.network import absent_parties
 from weft.network import network_channel as channel
 from weft.network.network_channel import NetworkChannel
-from weft.network.repeat_absences import ReplayedPresence
+from weft.network.record_and_replay_absences import ReplayedPresence
 from weft.privacy.audit.recording_audit import audit
 from weft.protocol.recording_file import Head, entries_of
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.storage.journal import Journal
 
 HOW = Preprocessing(intercept=True, scaling="standard", unit_rows=True)

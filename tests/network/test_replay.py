@@ -33,8 +33,8 @@ from weft.errors import ConfigError
 from weft.federation.local_federation import Preprocessing
 from weft.guards.sum_noise_size import SumNoise
 from weft.matching import oprf_party
-from weft.privacy.agreement.consent import Consent
-from weft.privacy.agreement.site_policy import Limits, SitePolicy
+from weft.privacy.agreement.limits_and_site_policy import Limits, SitePolicy
+from weft.privacy.agreement.party_consent_checks import Consent
 from weft.protocol import fields_of
 from weft.solvers.algorithm_choice import ALGORITHMS
 
@@ -154,7 +154,7 @@ def test_what_is_excepted_from_being_the_same_does_differ():
 
 def test_a_killed_party_multiplies_no_id_a_second_time(monkeypatch):
     """Parts of ids that were through a key when it was killed are read from its memory."""
-    monkeypatch.setattr("weft.matching.oprf_announcement.PART", 12)
+    monkeypatch.setattr("weft.matching.oprf_announcement_and_limits.PART", 12)
     monkeypatch.setattr("weft.matching.oprf_party.LONG", 1)
     worked = Counter()
     for name in ("blind", "unblind", "verify"):
@@ -188,7 +188,7 @@ def test_a_killed_party_multiplies_no_id_a_second_time(monkeypatch):
 
 def test_memories_have_no_point_of_an_id_in_the_clear(monkeypatch):
     """Blinds are in the same memory, and without them points are the same in every run."""
-    monkeypatch.setattr("weft.matching.oprf_announcement.PART", 12)
+    monkeypatch.setattr("weft.matching.oprf_announcement_and_limits.PART", 12)
     monkeypatch.setattr("weft.matching.oprf_party.LONG", 1)
     points = set()
 

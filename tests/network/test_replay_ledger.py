@@ -11,7 +11,7 @@ from covering import before_release
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.federation.local_federation import Preprocessing
 from weft.guards.terms import OPEN
-from weft.privacy.agreement.consent import Consent
+from weft.privacy.agreement.party_consent_checks import Consent
 from weft.privacy.ledger.ledger_file import Book
 from weft.privacy.ledger.run_booking import Ledger
 

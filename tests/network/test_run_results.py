@@ -12,7 +12,7 @@ from weft.config.read_config import read_config
 from weft.errors import ProtocolError
 from weft.network import run_results
 from weft.network.linear_job import LinearJob
-from weft.network.repeat_absences import Presence
+from weft.network.record_and_replay_absences import Presence
 from weft.network.run_progress import Progress
 from weft.network.run_results import HISTORY, SUMMARY, write_run_results
 from weft.network.submitted_task import LinearTask

@@ -25,7 +25,7 @@ from weft.network.wire_format import Worked, decode_envelope, decode_reply
 from weft.privacy.agreement import Limits
 from weft.privacy.ledger.ledger_file import Book
 from weft.protocol import unpack
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 CUTS = {"north": (0, 2), "south": (2, 4), "west": (4, 6)}
 RUNS = {"a-1": "lbfgs", "b-1": "hyfdca"}

@@ -22,9 +22,9 @@ from weft.federation.party import Party
 from weft.guards import OPEN
 from weft.network import absent_parties
 from weft.network import network_channel as channel
-from weft.privacy.agreement.consent import Consent
+from weft.privacy.agreement.party_consent_checks import Consent
+from weft.solvers.run_settings import Settings
 from weft.solvers.sealed import coordinator_ask_add_deal, messages
-from weft.solvers.settings import Settings
 from weft_examples.repeated_run import Drawn, repeat_run
 
 HOW = Preprocessing(intercept=True, scaling="none")

@@ -15,7 +15,7 @@ from weft.errors import ConfigError, DataError
 from weft.network import clock
 from weft.network import site_run as siterun
 from weft.network.party_interface import OpenedParty
-from weft.network.site_endpoint import Site
+from weft.network.site_answers_envelopes import Site
 from weft.network.wire_format import (
     End,
     Ended,

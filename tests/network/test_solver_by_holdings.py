@@ -26,7 +26,7 @@ from weft.network.study_check_job import read_check
 from weft.network.submitted_task import CheckTask, LinearTask
 from weft.network.wire_format import Work
 from weft.report.history_table import history_frame
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.solvers.subspace import loss_and_moment_fineness_limit
 from weft_examples.local_federation_processes import FederationProcesses
 
@@ -135,7 +135,8 @@ def test_what_sites_allow_counts_before_the_solver_is_settled(tmp_path):
 
 def test_a_coordinator_that_settles_on_what_a_site_does_not_allow_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "weft.federation.announcements.coordinator.in_all_lists", lambda lists: list(lists) and None
+        "weft.federation.announced_terms_and_classes.coordinator.in_all_lists",
+        lambda lists: list(lists) and None,
     )
     listed = msgspec.structs.replace(AGREES, solvers=("cutting-planes", "lbfgs"))
     with pytest.raises(WeftError, match="south refuses solver 'span-newton', since only"):

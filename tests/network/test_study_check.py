@@ -21,14 +21,14 @@ from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.study_check_messages import CHECK_FILES
 from weft.guards.terms import OPEN, Terms
-from weft.network.site_tables_keys_policy import load_member
+from weft.network.site_member import load_member
 from weft.network.study_check_job import read_check
 from weft.network.submitted_task import CheckTask
 from weft.network.wire_format import Work
 from weft.privacy.agreement import Limits, SitePolicy
 from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import Nothing
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 #: Rows of a table of a hundred and columns; south and west share four samples that north lacks.
 CUTS = {

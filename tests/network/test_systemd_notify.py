@@ -15,7 +15,7 @@ import pytest
 from kitted import kit_of
 
 from weft.network.engine.process_status_thread import ProcessHeart
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit_folder import Kit
 from weft.network.process_pulse import read_pulse
 from weft.network.systemd_notify import ServiceManager
 

@@ -12,7 +12,7 @@ from weft.errors import ConfigError, ProtocolError
 from weft.federation.messages import ANNOUNCE
 from weft.guards.terms import Terms
 from weft.matching.tagged_class_list import AgreedClasses
-from weft.privacy.agreement.consent import Consent
+from weft.privacy.agreement.party_consent_checks import Consent
 from weft.protocol import fields_of
 from weft.protocol.shared_fields import Company
 from weft.sums.scalar_sums import add_scalars

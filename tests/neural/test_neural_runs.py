@@ -10,7 +10,7 @@ from small_networks import HELD, WIDTHS, Door, holdings, numbers, sources, tiny,
 
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.guards.terms import Terms
-from weft.privacy.agreement.consent import Consent
+from weft.privacy.agreement.party_consent_checks import Consent
 from weft.privacy.audit.field_evidence import meaning_of
 from weft.privacy.audit.recording_audit import audit
 from weft.protocol.field_visibility import Form

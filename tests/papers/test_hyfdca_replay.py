@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from weft.data import load
-from weft.solvers.hyfdca.coordinator_state import Run
+from weft.solvers.hyfdca.coordinator_iteration_and_totals import Run
 from weft.solvers.hyfdca.data_norms import find_omega
 from weft_evaluation.weights_during_run import Follower
 from weft_papers.hyfdca import optima_of_other_readings, run_case

@@ -29,7 +29,7 @@ from weft.privacy.agreement import (
     write_card,
     write_roster,
 )
-from weft.privacy.agreement.roster_files import draft_roster
+from weft.privacy.agreement.cards_and_roster_drafts import draft_roster
 from weft.privacy.agreement.signed_roster import charter_words, limits_words
 from weft.protocol import Nothing, phase_named
 from weft.protocol.message import declared, flat

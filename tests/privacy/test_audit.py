@@ -21,8 +21,8 @@ from weft.protocol import LocalChannel
 from weft.protocol.field_visibility import Form
 from weft.protocol.message import SCALAR_BYTES
 from weft.protocol.recording_file import Head, entries_of
-from weft.solvers.base import Checkpointing
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
+from weft.solvers.solver_interfaces_and_results import Checkpointing
 
 LOCALS = ("safe", "practical", "theory")
 RULES = {"everyone": "everyone", "half": 0.5, "cyclic": {"cyclic": 2}}

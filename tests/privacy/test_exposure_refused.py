@@ -15,17 +15,17 @@ from weft.errors import WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards.terms import OPEN, Terms
 from weft.network.party_interface import OpenedParty
-from weft.network.site_endpoint import Site
-from weft.network.site_tables_keys_policy import SiteMember
+from weft.network.site_answers_envelopes import Site
+from weft.network.site_member import SiteMember
 from weft.network.submitted_task import LinearTask
 from weft.network.wire_format import End, Hello, decode_reply, encode
 from weft.privacy.agreement import Card, Consent, SitePolicy
-from weft.privacy.agreement.roster_files import draft_roster
+from weft.privacy.agreement.cards_and_roster_drafts import draft_roster
 from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import pack
-from weft.report.run_text import ending_text
+from weft.report.progress_and_ending_text import ending_text
 from weft.report.summary import summarise
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 #: Two parties with fifteen columns each: many sums, and a few.
 MANY = Settings(lam=1e-2, gap=1e-3, solver="hyfdca", loss="hinge")

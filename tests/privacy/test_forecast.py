@@ -16,7 +16,7 @@ from weft.privacy.ledger.expected_exposure import alternatives, forecast, outloo
 from weft.privacy.ledger.expected_exposure_text import paragraphs
 from weft.privacy.ledger.expected_views_by_receiver import views_of
 from weft.solvers.algorithm_choice import ALGORITHMS, resolve
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 PREPARATION = Preprocessing(intercept=True, scaling="standard", unit_rows=True)
 FREE_ROWS = Preprocessing(intercept=True, scaling="standard")

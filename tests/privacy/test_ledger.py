@@ -16,7 +16,7 @@ from weft.federation.local_joint_prediction import predict_scores
 from weft.privacy.ledger import run_booking as accounts
 from weft.privacy.ledger.ledger_file import Book, read_books
 from weft.privacy.ledger.run_booking import Ledger
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.storage.atomic_files import StorageError
 
 PREPARATION = Preprocessing(intercept=True, scaling="standard", unit_rows=True)

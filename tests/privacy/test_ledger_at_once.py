@@ -20,7 +20,7 @@ from weft.privacy.agreement import Consent
 from weft.privacy.ledger.ledger_file import Book
 from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import LocalChannel
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.storage.atomic_files import StorageError, locked
 
 FEW = Settings(lam=1e-2, gap=0.5, solver="cutting-planes")
@@ -29,7 +29,7 @@ FEW = Settings(lam=1e-2, gap=0.5, solver="cutting-planes")
 SOME_RUNS = """
 import json, os, sys
 from pathlib import Path
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.data import SPLITS, load
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.privacy.ledger import sum_booking

@@ -12,8 +12,12 @@ from weft.crypto.party_key_pairs import Identity
 from weft.errors import ConfigError, WeftError
 from weft.guards.terms import Terms
 from weft.privacy.agreement import Card, Consent, read_roster, write_roster
-from weft.privacy.agreement.roster_files import draft_roster, read_revocation, write_revocation
-from weft.privacy.agreement.roster_pins import RosterPins
+from weft.privacy.agreement.cards_and_roster_drafts import (
+    draft_roster,
+    read_revocation,
+    write_revocation,
+)
+from weft.privacy.agreement.newest_seen_rosters import RosterPins
 from weft.privacy.agreement.roster_revocation import Revocation
 from weft.privacy.agreement.signed_roster import Hex, charter_words
 

@@ -16,7 +16,7 @@ from weft.privacy.audit.signed_hashes_audit import SignatureAudit
 from weft.protocol.message_bytes import pack
 from weft.protocol.recording_file import Entry, Head, entries_of
 from weft.protocol.transcript_hash import Transcript, reply_hash, signed_bytes
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 SETTINGS = Settings(lam=0.1, gap=0.1, solver="lbfgs", loss="logistic")
 PARTIES = ("p1", "p2", "p3")

@@ -19,8 +19,8 @@ from weft.guards import Terms
 from weft.guards.min_batch_across_runs import standing_alone
 from weft.privacy.ledger.ledger_file import Book
 from weft.privacy.ledger.run_booking import Ledger
-from weft.solvers.base import Checkpointing
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
+from weft.solvers.solver_interfaces_and_results import Checkpointing
 from weft.storage.atomic_files import load_arrays, save_arrays
 
 QUICK = Settings(lam=1e-1, gap=0.5, solver="cutting-planes", cipher="plain")

@@ -21,19 +21,19 @@ from typer.testing import CliRunner
 from interposed import HIDING, Middle, cut, interpose, quick, train
 from weft.cli import command_line
 from weft.crypto import coordinator_adder as adder_module
-from weft.crypto.ciphers.bfv_scheme import BfvSecret, _unpack
+from weft.crypto.ciphers.bfv_by_seal import BfvSecret, _unpack
 from weft.crypto.ciphers.paillier_scheme import PaillierSecret
 from weft.crypto.keys import load_all
 from weft.crypto.pads import pad_ids_in_totals as chain_module
 from weft.crypto.pads.pad_streams import Streams
 from weft.crypto.party_key_pairs import Identity
-from weft.crypto.party_run_keys import Keyring
+from weft.crypto.party_seeds_and_shared_key import Keyring
 from weft.crypto.scalar_masks import Masks
 from weft.crypto.secret_bytes import Secret
 from weft.errors import WeftError
 from weft.protocol import LocalChannel
-from weft.solvers.base import Checkpointing
-from weft.solvers.hyfdca import coordinator_state as run_module
+from weft.solvers.hyfdca import coordinator_iteration_and_totals as run_module
+from weft.solvers.solver_interfaces_and_results import Checkpointing
 from weft.sums import coordinator_pad_bookkeeping as pads_module
 from weft.sums import coordinator_totals as totals_module
 from weft.sums import latest_value_per_slot as boards_module

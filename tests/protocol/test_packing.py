@@ -17,7 +17,7 @@ from weft.data import SPLITS, load
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.protocol import pack, unpack
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 ARRAYS = hnp.arrays(
     st.sampled_from([np.int32, np.int64, np.uint64, np.float64, np.bool_, np.dtype("<U3")]),

@@ -33,7 +33,7 @@ from interposed import (
     train,
     with_header,
 )
-from weft.crypto.ciphers.bfv_scheme import MODULUS, BfvTotals
+from weft.crypto.ciphers.bfv_by_seal import MODULUS, BfvTotals
 from weft.crypto.ciphers.block_format import KIND_CODES, TAG, Carried, pack_block
 from weft.crypto.ciphers.chunk_layout import CHECKS
 from weft.crypto.ciphers.cipher_arguments_and_results import WHAT

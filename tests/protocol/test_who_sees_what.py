@@ -17,7 +17,7 @@ from weft.crypto.keys import ephemeral_keys
 from weft.data import Tile
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.protocol.message import SCALAR_BYTES
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 PREPARATION = Preprocessing(intercept=True, scaling="standard", unit_rows=True)
 #: For steps that need no rows of norm one: these are found in twenty round trips.

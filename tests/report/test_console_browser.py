@@ -13,8 +13,8 @@ from browser import MISSING
 from covering import every_value
 from weft import __version__
 from weft.errors import ConfigError
-from weft.network.console.federation_view import ExposureRow, FederationView, RunRow, SiteRow
 from weft.network.console.page_server import PageServer
+from weft.network.console.shared_view_records import ExposureRow, FederationView, RunRow, SiteRow
 from weft.network.current_wait import Wait
 from weft.network.engine.kit_health import Symptom
 from weft.network.run_progress_file import GapPoint

@@ -16,7 +16,7 @@ from weft.losses import get_loss
 from weft.privacy.ledger.earlier_score_buckets import ScoreMemory
 from weft.report.bucketed_scores import Buckets
 from weft.report.evaluation import evaluation_of, headline, shown
-from weft.solvers.evaluation_settings import EvaluationSettings
+from weft.solvers.held_out_evaluation_settings import EvaluationSettings
 from weft.solvers.held_out_score_counts import (
     EXACT,
     HeldOutLayout,

@@ -19,8 +19,8 @@ from weft.report.page.accuracy import accuracy_section
 from weft.report.page.gap_and_loss_curves import curves_of
 from weft.report.page.holdings_section import tiles_of, tiles_section
 from weft.report.page.privacy import privacy_section
+from weft.report.page.read_results_folder import Source, read_folder
 from weft.report.page.rerun_instructions import rerun_section
-from weft.report.page.results_data import Source, read_folder
 from weft.report.results_folder import write_results
 from weft.report.summary import certificate_sentence, shortfall, summarise, to_markdown
 from weft_evaluation.comparison_results import Comparison

@@ -25,10 +25,10 @@ from weft.report.holdings_groups import cohorts_of, feature_sets, read_numbers, 
 from weft.report.page.gap_and_loss_curves import curves_of, thinned
 from weft.report.page.holdings_section import MOST_DRAWN, feature_groups, tiles_of
 from weft.report.page.html_file import page_of
+from weft.report.page.largest_model_weights import largest, weights_of
 from weft.report.page.overview import overview
 from weft.report.page.phase_names import name_of
-from weft.report.page.results_data import Source, read_folder
-from weft.report.page.weights import largest, weights_of
+from weft.report.page.read_results_folder import Source, read_folder
 from weft.report.results_folder import write_files, write_results
 from weft.report.score_interval import wilson_interval
 from weft.report.summary import exposure_reached

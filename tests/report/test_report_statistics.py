@@ -15,7 +15,7 @@ from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN
 from weft.report.results_folder import write_results
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 ROWS, NAMES = 240, ["dose", "age"]
 

@@ -9,7 +9,7 @@ from scipy.special import expit
 from weft.data.tile import Tile
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 ROWS, COLUMNS = 90, 7
 NAMES = [f"c{j}" for j in range(COLUMNS)]

@@ -15,11 +15,11 @@ from weft.federation.party import Party
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.release.encrypted_model_slices import open_slice
 from weft.guards import OPEN
-from weft.privacy.agreement.consent import Consent
-from weft.privacy.agreement.site_policy import SitePolicy
+from weft.privacy.agreement.limits_and_site_policy import SitePolicy
+from weft.privacy.agreement.party_consent_checks import Consent
 from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import LocalChannel
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 ASKED = Settings(
     lam=0.1, loss="logistic", solver="sealed", gap=0.3, second_moments=("hessian", "gram")

@@ -20,9 +20,9 @@ from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards import OPEN
 from weft.report.summary import summarise
+from weft.solvers.run_settings import Settings
 from weft.solvers.sealed import messages
 from weft.solvers.sealed.second_moment_guard import matrices_of, refuse_few_rows, refuse_sparse
-from weft.solvers.settings import Settings
 
 #: Both hold all of some columns: a cell counts half at each.
 TWICE = {

@@ -8,7 +8,8 @@ import pytest
 from sealed_runs import CUTS, cut, table, train
 
 from weft.errors import ProtocolError
-from weft.privacy.agreement.site_policy import Limits
+from weft.privacy.agreement.limits_and_site_policy import Limits
+from weft.solvers.run_settings import Settings
 from weft.solvers.sealed.catalogue_entry import why_not_sealed
 from weft.solvers.sealed.coordinator import SealedCoordinator
 from weft.solvers.sealed.coordinator_round_trips import SealedExchange
@@ -18,7 +19,6 @@ from weft.solvers.sealed.point_and_vector_limit import (
     SPARE_POINTS,
     PointAndVectorLimit,
 )
-from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
 
 

@@ -15,10 +15,11 @@ from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import Terms
 from weft.privacy.ledger.run_booking import Ledger
+from weft.solvers.run_settings import Settings
 from weft.solvers.sealed import party_slopes
 from weft.solvers.sealed.coalition_knowledge import ROWS_PER_NUMBER
 from weft.solvers.sealed.exponential_series import MOST_DOUBLINGS, ExponentialSeries
-from weft.solvers.sealed.few_rows_of_poisson_hessian import (
+from weft.solvers.sealed.few_rows_dominate_poisson_hessian import (
     BROAD,
     STEEP,
     MeanCaps,
@@ -27,12 +28,11 @@ from weft.solvers.sealed.few_rows_of_poisson_hessian import (
     mean_counts,
     surely,
 )
-from weft.solvers.sealed.gradient_guard import tells_gradient
-from weft.solvers.sealed.party_curvatures import CurvatureShares
+from weft.solvers.sealed.label_leak_of_gradient import tells_gradient
+from weft.solvers.sealed.party_curvature_shares import CurvatureShares
 from weft.solvers.sealed.second_moment_guard import refuse_combinations
 from weft.solvers.sealed.share_arithmetic import noise
 from weft.solvers.sealed.table_positions import Place, WholeTable
-from weft.solvers.settings import Settings
 
 ROWS = 400
 BY_COLUMNS = {"a": [(ALL, slice(0, 1))], "b": [(ALL, slice(1, 2), False)]}

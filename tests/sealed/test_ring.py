@@ -27,11 +27,11 @@ from weft.solvers.sealed.masked_sine_kernels import (
     less_dealt,
     sine_cosine,
 )
-from weft.solvers.sealed.ring_products import add_products, encoded, transposed_products
 from weft.solvers.sealed.sample_weight_digit_widths import Weighing
-from weft.solvers.sealed.second_moment_digit_widths import bend_digits
+from weft.solvers.sealed.second_moment_digits_and_errors import bend_digits
 from weft.solvers.sealed.share_arithmetic import DealtShares, cut_scores, cut_vector, noise
 from weft.solvers.sealed.sine_series import LOSS_TERMS, SCORE_BITS, SERIES
+from weft.solvers.sealed.table_product_kernels import add_products, encoded, transposed_products
 from weft.solvers.sealed.wide_ring import (
     gathered,
     inner,

@@ -16,8 +16,8 @@ from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN
 from weft.report.lambda_path import choice_sentence
+from weft.solvers.run_settings import Settings
 from weft.solvers.sealed.fold_rows import rows_of_folds
-from weft.solvers.settings import Settings
 
 PATH, FOLDS = (1.0, 1e-2), 3
 #: At 1e-5, losses left out were off by up to 8e-4.

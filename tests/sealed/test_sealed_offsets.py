@@ -11,7 +11,7 @@ from sealed_runs import ALL, COLUMNS, CUTS, NAMES, cut, optimum, table, weights
 
 from weft.errors import ConfigError
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 ROWS = 90
 TWO = {"a": [(ALL, slice(0, 3))], "b": [(ALL, slice(3, None), False)]}

@@ -15,10 +15,10 @@ from weft.federation.local_federation import Federation
 from weft.federation.messages import START, StartRequest
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN, Terms
+from weft.matching.cohorts_exposed_by_sums import exposed_rows
 from weft.matching.holding_map import HoldingMap
-from weft.matching.sum_exposure import exposed_rows
+from weft.solvers.run_settings import Settings
 from weft.solvers.sealed import catalogue_entry, table_positions
-from weft.solvers.settings import Settings
 from weft.sums.scaling_and_certificate_messages import EXTREMES, ExtremesRequest
 
 SEALED = Settings(lam=1e-2, loss="logistic", solver="sealed")

@@ -16,10 +16,10 @@ from weft.crypto.pads.pads_all_parties_know import OpeningPads
 from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards.terms import OPEN, Terms
+from weft.solvers.run_settings import Settings
 from weft.solvers.sealed.coalition_knowledge import Told
+from weft.solvers.sealed.label_telling_model_guard import refuse_uneven
 from weft.solvers.sealed.messages import WEIGH
-from weft.solvers.sealed.model_guard import refuse_uneven
-from weft.solvers.settings import Settings
 
 ROWS = 90
 TWO = {"a": [(ALL, slice(0, 3))], "b": [(ALL, slice(3, None), False)]}

@@ -14,7 +14,7 @@ from weft.errors import WeftError
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 TWO = {"a": [(ALL, slice(0, 1))], "b": [(ALL, slice(1, 3))]}
 

@@ -17,7 +17,7 @@ from weft.errors import ConfigError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.losses import LOSSES, get_loss
 from weft.solvers.admm import AdmmCoordinator, Graph, prox
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.sums.party_table_products import DensePiece, LocalTable, SparsePiece
 
 LAM = 0.02

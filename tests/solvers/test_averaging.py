@@ -18,7 +18,7 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.losses import LOSSES, get_loss
 from weft.losses.compiled_sample_losses import formula_of, slope, step
 from weft.solvers.rounds.sequential_kernels import descend, shared_change
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.solvers.shared_sample_draws import order_of, party_draw
 
 NUMBER = st.floats(-3, 3, allow_subnormal=False)

@@ -1,8 +1,8 @@
 """The clock of a run: it begins with the first message, and goes on after a checkpoint."""
 
 from weft.protocol import LocalChannel, Reading
-from weft.solvers.base import Record, Result
 from weft.solvers.run_loop import Clock
+from weft.solvers.solver_interfaces_and_results import Record, Result
 
 
 class Told(LocalChannel):

@@ -12,9 +12,9 @@ from covering import before_release, every_value
 from weft.data import SPLITS, Tile, pool
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.solvers.base import Checkpointing
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.solvers.shared_sample_draws import cohort_draws
+from weft.solvers.solver_interfaces_and_results import Checkpointing
 
 LAM = 0.02
 labels_at = pytest.mark.parametrize("labels", ["all", "first"])

@@ -21,7 +21,7 @@ from weft.federation.local_federation import Federation
 from weft.guards import Terms
 from weft.losses import get_loss
 from weft.solvers.feddcd import LocalProblem
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.solvers.shared_sample_draws import order_of
 
 

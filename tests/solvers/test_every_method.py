@@ -16,7 +16,7 @@ from weft.data import SPLITS
 from weft.errors import ConfigError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.solvers.algorithm_choice import ALGORITHMS, check_cut
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 
 class Case(NamedTuple):

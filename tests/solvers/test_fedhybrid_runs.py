@@ -14,7 +14,7 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
 from weft.solvers.fedhybrid import method as party_module
 from weft.solvers.fedhybrid.step_sizes import Safeguard
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft_papers.data.synthetic import scaled_squares
 
 LAM = 0.1

@@ -17,7 +17,7 @@ from weft.data import Tile
 from weft.federation.local_federation import Federation
 from weft.solvers.fedhybrid.local_function import Curvature
 from weft.solvers.fedhybrid.step_sizes import Theory
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 LAM = 0.5
 COLUMNS = 2

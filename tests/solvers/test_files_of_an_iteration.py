@@ -16,7 +16,7 @@ import pytest
 import weft
 from small_federations import make_patchwork
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 LIBRARY = f"{Path(weft.__file__).parent}/"
 WARM = 3

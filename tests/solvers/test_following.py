@@ -8,7 +8,7 @@ from weft.errors import ConfigError
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.protocol.channel import Among
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft_evaluation.weights_during_run import Follower
 
 SOLVERS = {

@@ -12,8 +12,8 @@ from weft.data import SPLITS, Split, pool
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.messages import ReleaseRequest
 from weft.federation.training_data import INTERCEPT
-from weft.solvers.base import Record
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
+from weft.solvers.solver_interfaces_and_results import Record
 
 LAM = 1e-2
 

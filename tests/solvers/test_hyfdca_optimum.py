@@ -12,7 +12,7 @@ from sklearn.svm import LinearSVC
 from covering import before_release, changing, cover, every_value
 from weft.data import SPLITS, Split, Table, Tile, load, pool
 from weft.federation.local_federation import Federation, Preprocessing, Trained
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 #: A smaller λ takes as many more iterations.
 LAM = 5e-2 if changing() else 2e-2

@@ -10,7 +10,7 @@ import pytest
 from covering import every_value
 from weft.data import SPLITS, Split
 from weft.federation.local_federation import Federation, Preprocessing, Trained
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 LAM = 1e-1
 PARTIES = [f"r{i}c{j}" for i in (1, 2, 3) for j in (1, 2)]

@@ -15,12 +15,12 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.messages import START, StartRequest
 from weft.protocol import LocalChannel
 from weft.solvers.algorithm_choice import algorithm_of
-from weft.solvers.base import Checkpointing
 from weft.solvers.hyfdca import data_norms
 from weft.solvers.hyfdca.messages import WeightsReply, WeightsRequest
 from weft.solvers.hyfdca.party import HyfdcaParty
-from weft.solvers.settings import Settings
-from weft.sums.masked_maxima import units_above
+from weft.solvers.run_settings import Settings
+from weft.solvers.solver_interfaces_and_results import Checkpointing
+from weft.sums.maxima_from_digit_sums import units_above
 from weft.sums.scaling_and_certificate_messages import SIZE
 
 

@@ -10,7 +10,7 @@ import pytest
 from covering import cover, every_value
 from weft.data import SPLITS, Split
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 GRID = [f"r{i}c{j}" for i in (1, 2) for j in (1, 2)]
 

@@ -12,7 +12,7 @@ from covering import before_release, cover, every_value
 from weft.data import SPLITS, Split, Table, load
 from weft.federation.local_federation import Federation, Preprocessing, Trained
 from weft.solvers.hyfdca import data_norms
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 SELDOM = 1_000_000
 #: Power iterations, share of samples, iterations between certificates: cases for release days.

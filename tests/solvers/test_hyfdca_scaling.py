@@ -13,7 +13,7 @@ from weft.data import SPLITS, Split, Table, load, pool
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.model import Model
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.sums.scaling_and_certificate_messages import FinishScalingRequest
 
 LAM = 0.05

@@ -12,7 +12,7 @@ import pytest
 from covering import some_of
 from weft.data import SPLITS
 from weft.federation.local_federation import Federation, Preprocessing, Trained
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 RUNS: dict[str, dict[str, Any]] = {
     "safe": {"iic": 0.2},

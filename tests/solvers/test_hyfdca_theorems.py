@@ -16,7 +16,7 @@ import pytest
 from covering import before_release, changing
 from weft.data import SPLITS, Split, pool
 from weft.federation.local_federation import Federation
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 #: The hinge loss is 1-Lipschitz.
 LIPSCHITZ = 1.0

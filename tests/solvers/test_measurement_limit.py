@@ -7,10 +7,10 @@ import pytest
 from covering import some_of
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.privacy.agreement.site_policy import Limits
-from weft.solvers.settings import Settings
+from weft.privacy.agreement.limits_and_site_policy import Limits
+from weft.solvers.run_settings import Settings
 from weft.solvers.subspace import coordinator
-from weft.solvers.subspace.loss_table_and_vector_limit import MeasurementLimit
+from weft.solvers.subspace.told_losses_and_vectors_limit import MeasurementLimit
 
 RUNS = [
     {"solver": "cutting-planes", "loss": "hinge"},

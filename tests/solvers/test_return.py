@@ -21,7 +21,7 @@ from weft.privacy.audit.recording_audit import audit
 from weft.protocol import LocalChannel, Request
 from weft.protocol.recording_file import Head, entries_of
 from weft.solvers.hyfdca.messages import STEP
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.lbfgs_solver import Lbfgs
 from weft.solvers.subspace.messages import INHERIT
 from weft.solvers.subspace.party import SubspaceParty

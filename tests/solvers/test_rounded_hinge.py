@@ -14,12 +14,12 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.preprocessing_settings import ONE_TABLE
 from weft.guards import Terms
 from weft.losses import get_loss
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.loss_and_moment_fineness_limit import weighing
 from weft.solvers.subspace.messages import SearchRequest
 from weft.solvers.subspace.party_sample_answers import SampleSide
-from weft.solvers.subspace.sample_weights_in_moments import spread_weights
 from weft.solvers.subspace.span_newton_solver import SpanNewton
+from weft.solvers.subspace.spread_curvature_over_samples import spread_weights
 
 HOW = Preprocessing(intercept=True)
 LAM = 1e-4
@@ -211,7 +211,7 @@ def test_a_coordinator_that_asks_for_next_to_no_width_gets_moments_of_enough_sam
     monkeypatch.setattr("weft.solvers.subspace.party_sample_values.spread_weights", kept)
     few_directions(monkeypatch)
     monkeypatch.setattr(
-        "weft.solvers.subspace.round_trips.SearchRequest",
+        "weft.solvers.subspace.coordinator_round_trips.SearchRequest",
         lambda **fields: SearchRequest(**{**fields, "rounding": np.array([1e-9])}),
     )
     terms = Terms(ciphers=("plain",), min_batch=2)
@@ -230,7 +230,7 @@ def test_few_samples_next_to_the_kink_leave_it_to_cutting_planes(table, best, mo
         cuts.append(len(fields["at"]))
         return SearchRequest(**fields)
 
-    monkeypatch.setattr("weft.solvers.subspace.round_trips.SearchRequest", noted)
+    monkeypatch.setattr("weft.solvers.subspace.coordinator_round_trips.SearchRequest", noted)
     run = trained(table, cipher="plain", terms=Terms(ciphers=("plain",), min_batch=2), gap=0.1)
     assert any("directions come from cutting planes" in note for note in run.result.notes)
     assert set(cuts) == {3}
@@ -243,7 +243,7 @@ def test_few_samples_next_to_the_kink_leave_it_to_cutting_planes(table, best, mo
 @pytest.mark.parametrize("width", [0.0, -1.0, np.inf, np.nan])
 def test_a_party_refuses_widths_that_are_none(table, monkeypatch, width):
     monkeypatch.setattr(
-        "weft.solvers.subspace.round_trips.SearchRequest",
+        "weft.solvers.subspace.coordinator_round_trips.SearchRequest",
         lambda **fields: SearchRequest(**{**fields, "rounding": np.array([width])}),
     )
     with pytest.raises(ProtocolError, match="width below 1e-20"):
@@ -252,7 +252,7 @@ def test_a_party_refuses_widths_that_are_none(table, monkeypatch, width):
 
 def test_parties_of_another_solver_round_nothing_off(table, monkeypatch):
     monkeypatch.setattr(
-        "weft.solvers.subspace.round_trips.SearchRequest",
+        "weft.solvers.subspace.coordinator_round_trips.SearchRequest",
         lambda **fields: SearchRequest(**{**fields, "rounding": np.array([1.0])}),
     )
     with pytest.raises(ProtocolError, match="is for 'span-newton'"):

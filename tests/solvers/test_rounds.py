@@ -22,10 +22,10 @@ from weft.protocol import fields_of, phase_named
 from weft.protocol.message import declared
 from weft.protocol.recording_file import Head, entries_of
 from weft.solvers.algorithm_choice import ALGORITHMS
-from weft.solvers.base import Checkpointing
 from weft.solvers.rounds.coordinator import RoundCoordinator
 from weft.solvers.rounds.messages import KINDS, SCALARS, RoundRequest
 from weft.solvers.rounds.party import RoundParty
+from weft.solvers.solver_interfaces_and_results import Checkpointing
 
 METHODS = {
     name: algorithm

@@ -13,7 +13,7 @@ from weft.errors import ConfigError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.losses import LOSSES
 from weft.solvers.algorithm_choice import ALGORITHMS, resolve
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 KINKS = ("hinge", "absolute", "epsilon_insensitive")
 

@@ -14,8 +14,8 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.preprocessing_settings import ONE_TABLE
 from weft.guards import Terms
 from weft.privacy.ledger.expected_exposure import forecast
-from weft.solvers.evaluation_settings import EvaluationSettings
-from weft.solvers.settings import Settings
+from weft.solvers.held_out_evaluation_settings import EvaluationSettings
+from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.loss_and_moment_fineness_limit import (
     MOST_DIRECTIONS,
     most_directions,
@@ -171,9 +171,10 @@ def test_moments_are_no_more_than_samples_allow(samples, least, vectors):
 def test_a_party_refuses_moments_of_more_vectors(table, monkeypatch):
     """A coordinator that reckons with min_batch = 1 is refused by parties that do not."""
     monkeypatch.setattr(
-        "weft.solvers.subspace.coordinator_state.most_directions", lambda samples, least: 64
+        "weft.solvers.subspace.coordinator_requests_and_totals.most_directions",
+        lambda samples, least: 64,
     )
-    limit = "weft.solvers.subspace.party_curvature_answers.most_directions"
+    limit = "weft.solvers.subspace.party_span_newton_answers.most_directions"
     monkeypatch.setattr(limit, lambda *_: 3)
     with pytest.raises(ProtocolError, match="second moments of 5 vectors, which are too many"):
         trained(table, "span-newton", cipher="plain")
@@ -182,7 +183,7 @@ def test_a_party_refuses_moments_of_more_vectors(table, monkeypatch):
 def test_parties_of_another_solver_tell_no_moments(tables, monkeypatch):
     """Asked for by a coordinator that lies about what was agreed on."""
     monkeypatch.setattr(
-        "weft.solvers.subspace.round_trips.SearchRequest",
+        "weft.solvers.subspace.coordinator_round_trips.SearchRequest",
         lambda **fields: SearchRequest(**{**fields, "moments": True}),
     )
     split = SPLITS["grid"](tables.digits(200), k=2, q=2)

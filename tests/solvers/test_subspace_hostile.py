@@ -16,7 +16,7 @@ from weft.data import SPLITS, Table, load
 from weft.errors import ProtocolError, WeftError
 from weft.federation.local_federation import Federation
 from weft.protocol import LocalChannel, fields_of, phase_named
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.messages import FOLLOW, SEARCH, SPREAD
 from weft.solvers.subspace.party_sample_values import Rows
 

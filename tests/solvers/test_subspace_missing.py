@@ -15,7 +15,7 @@ from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation, Trained
 from weft.protocol import LocalChannel
 from weft.solvers.hyfdca.coordinator import HyfdcaCoordinator
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 LAM = 1e-3
 GONE = "r2c2"

@@ -11,7 +11,7 @@ from covering import before_release, cover
 from weft.data import SPLITS, Split, Table, Tile, load, pool
 from weft.errors import ConfigError
 from weft.federation.local_federation import Federation, Preprocessing, Trained
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 LAM = 1e-2
 GAP = 1e-3

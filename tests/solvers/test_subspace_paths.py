@@ -16,7 +16,7 @@ from weft.data import SPLITS, Split, Table, load, pool
 from weft.federation.local_federation import Federation, Preprocessing, Trained
 from weft.federation.messages import ReleaseRequest
 from weft.federation.release.encrypted_model_slices import join_slices
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.class_fold_problems import ALWAYS, folds_of, large_folds_of
 
 GAP = 1e-3

@@ -10,7 +10,7 @@ import pytest
 from covering import before_release, cover, every_value
 from weft.data import SPLITS, Split
 from weft.federation.local_federation import Federation, Preprocessing, Trained
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 ITERATIONS = 12
 

@@ -7,7 +7,7 @@ import pytest
 
 from weft.data import Tile
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 
 @pytest.mark.parametrize("cipher", ["plain", "pad"])

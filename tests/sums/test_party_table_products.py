@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.guards import rare_columns as guard
+from weft.guards import replace_rare_column_values as guard
 from weft.sums import party_table_products
 from weft.sums.party_table_products import DensePiece, LocalTable
 

@@ -19,23 +19,23 @@ from sum_messages import SumsReply, new_request
 from weft.crypto import Adder, FixedPoint
 from weft.crypto.ciphers.block_format import pack_block, read_block, tag_bytes, words_of
 from weft.crypto.ciphers.cipher_arguments_and_results import WHAT, Incoming
-from weft.crypto.ciphers.pad import Pad
 from weft.crypto.ciphers.party_cipher import Plain
+from weft.crypto.ciphers.tagged_pad_cipher import Pad
 from weft.crypto.fixed_point import LEAST_BITS
 from weft.crypto.keys import ephemeral_keys
-from weft.crypto.party_run_keys import Keyring
+from weft.crypto.party_seeds_and_shared_key import Keyring
 from weft.crypto.scalar_mask_neighbours import attendance
 from weft.data import Tile
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.matching.cohorts import build_axis
 from weft.protocol.shared_fields import SumRequest
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.sums import latest_value_per_slot
 from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.gap_certificate import FrozenPair
 from weft.sums.latest_value_per_slot import Changes, LatestValues, Proposals
-from weft.sums.masked_maxima import ROUNDS, extend, keys_of, reached, values_of
+from weft.sums.maxima_from_digit_sums import ROUNDS, extend, keys_of, reached, values_of
 from weft.sums.party_contribution import Contribution, Wire
 from weft.sums.scalar_sums import add_scalars, over_attending, pack_scalars
 from weft.sums.scaling_and_certificate_messages import DigitRequest

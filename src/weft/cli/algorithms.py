@@ -84,7 +84,7 @@ def _show_one(console: Console, algorithm: Algorithm) -> None:
     from rich.padding import Padding
 
     from weft.report.algorithm_descriptions import CUTS, LOSSES, example, options_of
-    from weft.solvers.settings import Settings
+    from weft.solvers.run_settings import Settings
 
     console.print(f"{algorithm.name}: {algorithm.about}", style="bold")
     facts = _grid("", "", header=False)

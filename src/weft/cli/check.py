@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from weft.cli.who_would_refuse import (
+from weft.cli.check_expected_refusals import (
     changes_of,
     refusals_of,
     refused_models,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from weft.guards import Terms
     from weft.matching.holding_map import HoldingMap
     from weft.report.holdings_counts import Holdings
-    from weft.solvers.settings import Settings
+    from weft.solvers.run_settings import Settings
 
 _MOST_COHORTS = 6
 _MOST_PARTIES = 40
@@ -74,7 +74,7 @@ def check(
     from weft.cli.terminal_output import say, say_json
     from weft.config.read_config import read_config
     from weft.crypto.keys import ephemeral_keys
-    from weft.data.file_findings import FoundProblems
+    from weft.data.findings_with_config_fixes import FoundProblems
     from weft.federation.local_federation import Federation
     from weft.federation.solver_by_holdings import settle_by_holdings
     from weft.guards.names_in_all_lists import in_all_lists
@@ -215,7 +215,7 @@ def _price_of_noise(settings: Settings, sums: int, roster: HoldingMap) -> str:
 
     from weft.guards.model_noise_size import row_bound
     from weft.guards.sum_noise_size import epsilon_of
-    from weft.sums.fixed_point_bounds import Bounds
+    from weft.sums.largest_possible_sums import Bounds
 
     noise, loss = settings.sum_noise, settings.make_loss()
     assert noise is not None

@@ -17,7 +17,7 @@ def check_over_network(config: Path, kit: Path, resume: str | None, *, json: boo
     require_engine()
     from weft.cli.submit_and_follow import followed_run
     from weft.config.read_config import read_config
-    from weft.network.kits.open_kit import Kit
+    from weft.network.kits.kit_folder import Kit
     from weft.network.study_check_job import make_check, read_check
     from weft.network.task_from_config import parties_of
 

@@ -12,8 +12,8 @@ import typer
 from weft.cli.kit_options import KitFolder
 
 if TYPE_CHECKING:
-    from weft.network.console.federation_view import Viewpoint
-    from weft.network.kits.open_kit import Kit
+    from weft.network.console.shared_view_records import Viewpoint
+    from weft.network.kits.kit_folder import Kit
 
 
 def console(
@@ -33,7 +33,7 @@ def console(
     """
     from weft.cli.terminal_output import say
     from weft.network.engine import require_engine
-    from weft.network.kits.open_kit import Kit
+    from weft.network.kits.kit_folder import Kit
 
     require_engine()
     viewpoint = _viewpoint(Kit.open(kit))

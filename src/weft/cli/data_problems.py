@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from weft.data.file_findings import FoundProblems
+    from weft.data.findings_with_config_fixes import FoundProblems
 
 _MARKS = {"error": "✗", "doubt": "?", "note": "-"}
 
@@ -19,7 +19,7 @@ def refuse_files(problems: FoundProblems, where: str, *, json: bool = False) -> 
         The config, or whatever file takes the lines that mend.
     """
     from weft.cli.terminal_output import say, say_json
-    from weft.data.file_findings import FoundProblems, merged_settings
+    from weft.data.findings_with_config_fixes import FoundProblems, merged_settings
     from weft.errors import DataError
 
     listed = problems.findings
@@ -40,7 +40,7 @@ def refuse_files(problems: FoundProblems, where: str, *, json: bool = False) -> 
 
 def problems_as_json(problems: FoundProblems) -> dict[str, Any]:
     """Findings and the lines that mend them, as plain values."""
-    from weft.data.file_findings import merged_settings
+    from weft.data.findings_with_config_fixes import merged_settings
 
     return {
         "problems": [finding.to_dict() for finding in problems.findings],

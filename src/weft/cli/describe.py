@@ -99,9 +99,9 @@ def _described_here(
     """With all parties in this process."""
     from weft.cli.data_problems import refuse_files
     from weft.config.read_config import read_config
-    from weft.data.file_findings import FoundProblems
+    from weft.data.findings_with_config_fixes import FoundProblems
+    from weft.federation.local_column_correlations import correlate_tiles
     from weft.federation.local_study_description import describe_tiles
-    from weft.federation.sealed_correlations import correlate_tiles
 
     plan = read_config(config)
     try:
@@ -132,7 +132,7 @@ def _described_by_sites(
         make_description,
         read_description,
     )
-    from weft.network.kits.open_kit import Kit
+    from weft.network.kits.kit_folder import Kit
     from weft.network.task_from_config import parties_of
 
     opened = Kit.open(kit, "submitter")
@@ -165,7 +165,7 @@ def _with_blanks(plan: Config) -> Config:
 
 def write_description(folder: Path, told: dict[str, Any]) -> None:
     """A folder with the page, and what is on it."""
-    from weft.report.json_values import json_text
+    from weft.report.json_safe_and_rounded_values import json_text
     from weft.report.page.description_page import description_page
     from weft.storage.atomic_folder import building
 

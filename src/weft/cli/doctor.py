@@ -34,7 +34,7 @@ def doctor(
 
     from weft.cli.terminal_output import say, say_json
     from weft.network.engine import require_engine
-    from weft.network.kits.open_kit import Kit
+    from weft.network.kits.kit_folder import Kit
 
     require_engine()
     opened = Kit.inspect(kit)

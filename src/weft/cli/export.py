@@ -57,7 +57,7 @@ def _onnx(trained: Model, model: Path, path: Path) -> None:
 
 def _card(trained: Model, model: Path, path: Path) -> None:
     from weft.network.submitter_visible_figures import LINEAR, told_of
-    from weft.report.json_values import json_text
+    from weft.report.json_safe_and_rounded_values import json_text
     from weft.report.model_card import model_card, summary_beside
     from weft.storage.atomic_files import replacing
 

@@ -54,7 +54,7 @@ def amend(
     """
     from weft.cli.terminal_output import say
     from weft.privacy.agreement import read_card, read_roster, write_roster
-    from weft.privacy.agreement.roster_files import amend_roster
+    from weft.privacy.agreement.cards_and_roster_drafts import amend_roster
 
     before = read_roster(roster)
     drafted = amend_roster(
@@ -121,7 +121,7 @@ def follow(
     from weft.cli.terminal_output import say
     from weft.network.kits.coordinator_move_letter import follow as go
     from weft.network.kits.coordinator_move_letter import read_address
-    from weft.network.kits.open_kit import Kit
+    from weft.network.kits.kit_folder import Kit
 
     followed = go(Kit.open(kit), read_address(letter))
     say(
@@ -142,7 +142,7 @@ def restored(
     """
     from weft.cli.terminal_output import say
     from weft.network.drop_runs_after_restore import drop_runs_under_way
-    from weft.network.kits.open_kit import Kit
+    from weft.network.kits.kit_folder import Kit
     from weft.report.number_format import count
 
     opened = Kit.open(kit)

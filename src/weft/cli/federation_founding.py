@@ -65,7 +65,7 @@ def limits_of(kinds: list[str] | None, askers: list[str] | None, members: Sequen
     """Limits of a roster by which more than training may be run."""
     from weft.errors import ConfigError
     from weft.privacy.agreement import Limits
-    from weft.privacy.agreement.site_policy import LINEAR
+    from weft.privacy.agreement.limits_and_site_policy import LINEAR
 
     named = tuple(dict.fromkeys((LINEAR, *(kinds or ()))))
     if (PREDICT in named) != bool(askers):
@@ -123,7 +123,7 @@ def invite(
     from weft.cli.terminal_output import say
     from weft.network.founding.inviter import begin
     from weft.network.founding.letters import Invitation
-    from weft.privacy.agreement.roster_files import Card
+    from weft.privacy.agreement.cards_and_roster_drafts import Card
     from weft.privacy.agreement.signed_roster import Hex, limits_words, terms_words
 
     nobody = Card(format=1, name=inviter, signing=Hex(bytes(32)), sealing=Hex(bytes(32)))
@@ -262,7 +262,7 @@ def collect(
     kits, signs the roster, and writes a founding letter for each to be sent. With signatures:
     puts them under the roster, which counts when it has all of them.
     """
-    from weft.network.kits.open_kit import ROSTER
+    from weft.network.kits.kit_folder import ROSTER
 
     if (folder / ROSTER).exists():
         _collect_signatures(folder, letters)
@@ -294,7 +294,7 @@ def _found(folder: Path, letters: list[Path], heard: list[str], *, yes: bool) ->
 def _collect_signatures(folder: Path, letters: list[Path]) -> None:
     from weft.cli.terminal_output import say
     from weft.network.founding.inviter import add_signatures
-    from weft.network.kits.open_kit import ROSTER
+    from weft.network.kits.kit_folder import ROSTER
 
     signed = add_signatures(folder, letters)
     missing = [name for name, state in signed.states().items() if state != "signed"]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
     from weft.network.kits.federation_plan import FederationPlan
-    from weft.network.kits.open_kit import Kit
+    from weft.network.kits.kit_folder import Kit
     from weft.network.kits.provisioning import IssuedKit, Provisioned
 
 kits = typer.Typer(rich_markup_mode="markdown")
@@ -159,7 +159,7 @@ def kit(
 ) -> None:
     """Say what a kit is: whose, of which federation, and until when."""
     from weft.cli.terminal_output import say, say_json
-    from weft.network.kits.open_kit import Kit
+    from weft.network.kits.kit_folder import Kit
 
     found = Kit.inspect(path)
     if not json:
@@ -185,9 +185,9 @@ def _renewed(archive: Path, request: Path, path: Path, *, new_authority: bool) -
     """The kit with a new certificate; refused while something runs with it."""
     from contextlib import nullcontext
 
-    from weft.network.join_settings import exclusive_use
     from weft.network.kits.install_kit import renew
-    from weft.network.kits.open_kit import Kit
+    from weft.network.kits.kit_folder import Kit
+    from weft.network.site_join_settings import exclusive_use
 
     old = Kit.inspect(path)
     old.prepare()

@@ -136,7 +136,7 @@ def draft(
 
     from weft.cli.terminal_output import say
     from weft.privacy.agreement import write_roster
-    from weft.privacy.agreement.roster_files import draft_roster
+    from weft.privacy.agreement.cards_and_roster_drafts import draft_roster
 
     known = _cards(cards or [], keys, matching or [])
     changes = {
@@ -354,7 +354,7 @@ def revoke(
     from weft.cli.terminal_output import say
     from weft.crypto.keys.load_keys import read_identity
     from weft.privacy.agreement import read_roster
-    from weft.privacy.agreement.roster_files import write_revocation
+    from weft.privacy.agreement.cards_and_roster_drafts import write_revocation
     from weft.privacy.agreement.roster_revocation import Revocation
 
     found = read_roster(roster)

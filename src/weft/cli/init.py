@@ -82,7 +82,7 @@ def _init_site(kit: Path, files: list[Path], id: str | None, label: str | None, 
     from weft.config.draft_config import columns_of, guess_id, guess_label
     from weft.config.draft_site_policy import draft_site_policy
     from weft.errors import ConfigError
-    from weft.network.kits.open_kit import Kit
+    from weft.network.kits.kit_folder import Kit
     from weft.storage.atomic_files import replacing
 
     found = Kit.inspect(kit)

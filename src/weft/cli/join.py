@@ -11,9 +11,9 @@ from weft.cli.kit_options import KitFolder, LogOption, MetricsFile
 
 if TYPE_CHECKING:
     from weft.network.engine.on_demand_site_process import SiteProcess
-    from weft.network.join_settings import JoinSettings
-    from weft.network.kits.open_kit import Kit
-    from weft.network.site_endpoint import Site
+    from weft.network.kits.kit_folder import Kit
+    from weft.network.site_answers_envelopes import Site
+    from weft.network.site_join_settings import JoinSettings
 
 
 def join(
@@ -100,7 +100,7 @@ def join(
     """
     from weft.cli.terminal_output import say
     from weft.network.engine import check_engine
-    from weft.network.kits.open_kit import KEYS, ROSTER, SITE_KIT, Kit
+    from weft.network.kits.kit_folder import KEYS, ROSTER, SITE_KIT, Kit
 
     check_engine()
     opened = Kit.open(kit, "site")
@@ -108,7 +108,7 @@ def join(
     if forget is not None:
         _drop(opened, forget)
         return
-    from weft.network.join_settings import exclusive_use, keep_revocations, write_settings
+    from weft.network.site_join_settings import exclusive_use, keep_revocations, write_settings
 
     # A folder that was founded by letters has both; what is named explicitly counts.
     if (kit / SITE_KIT).is_dir():
@@ -154,7 +154,7 @@ def _opened(settings: JoinSettings, kit: Kit, *, json: bool) -> Site | SiteProce
     if apart is not None:
         return apart
     from weft.cli.data_problems import refuse_files
-    from weft.data.file_findings import FoundProblems
+    from weft.data.findings_with_config_fixes import FoundProblems
     from weft.network.open_site import open_site
 
     try:
@@ -179,7 +179,7 @@ def _drop(kit: Kit, run: str) -> None:
     """``weft join --forget``."""
     from weft.cli.terminal_output import say
     from weft.network.discard_run import leave_run
-    from weft.network.join_settings import exclusive_use
+    from weft.network.site_join_settings import exclusive_use
     from weft.network.submitted_task import check_run
 
     with exclusive_use(kit):
@@ -203,7 +203,7 @@ def _settled(kit: Kit, given: dict[str, Any], *, no_policy: bool = False) -> Joi
 
     from weft.cli.terminal_output import say
     from weft.errors import ConfigError
-    from weft.network.join_settings import JoinSettings, read_settings
+    from weft.network.site_join_settings import JoinSettings, read_settings
 
     told = {name: value for name, value in given.items() if value is not None}
     if told.get("party", kit.name) != kit.name:

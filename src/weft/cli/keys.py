@@ -61,7 +61,7 @@ def new(
     """
     from weft.cli.terminal_output import say, say_json
     from weft.crypto.keys import new_keys
-    from weft.network.kits.open_kit import refuse_at_coordinator
+    from weft.network.kits.kit_folder import refuse_at_coordinator
 
     refuse_at_coordinator(folder)
     known = None if roster is None else _members(roster, party, config, renew_run)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from weft.data.tile import Tile
     from weft.federation.model import Model
-    from weft.federation.predictions import Predictions
+    from weft.federation.prediction_table import Predictions
     from weft.network.submitted_task import PredictTask
 
 
@@ -98,7 +98,7 @@ def predict(
     from weft.config.read_prediction_samples import read_samples
     from weft.errors import ConfigError
     from weft.federation.model import load_model
-    from weft.federation.predictions import Predictions
+    from weft.federation.prediction_table import Predictions
 
     trained = load_model(model)
     wanted = Columns(scores, probabilities, threshold)
@@ -146,7 +146,7 @@ class Columns:
         """Refuse what the model does not have, before anybody is asked for anything."""
         import numpy as np
 
-        from weft.federation.predictions import Predictions
+        from weft.federation.prediction_table import Predictions
 
         nobody = Predictions(model, np.zeros(0, object), np.zeros((0, len(model.coef))))
         self.frame(nobody)
@@ -178,7 +178,7 @@ def _over_network(
     from weft.config.read_config import read_config
     from weft.crypto.keys import load_keys
     from weft.errors import ConfigError
-    from weft.network.kits.open_kit import Kit
+    from weft.network.kits.kit_folder import Kit
     from weft.network.prediction_job import make_prediction, read_scores, sign_prediction
     from weft.network.task_from_config import parties_of
 
@@ -204,7 +204,7 @@ def _joint_scores(
     from weft.config.read_config import read_config
     from weft.config.read_prediction_samples import insist_on_overlap, read_joint_samples
     from weft.federation.local_joint_prediction import predict_scores
-    from weft.federation.predictions import Predictions
+    from weft.federation.prediction_table import Predictions
     from weft.protocol.recording_file import Head
     from weft.report.recording_placement import recorded_to
 

@@ -38,7 +38,7 @@ def prune(
     from weft.cli.terminal_output import say, say_json
     from weft.errors import ConfigError
     from weft.network.engine import require_engine
-    from weft.network.kits.open_kit import Kit
+    from weft.network.kits.kit_folder import Kit
     from weft.report.number_format import count
 
     if older_than is None and keep is None:

@@ -69,7 +69,7 @@ def serve(
     that must stay on this machine; the same lines are in KIT/weft/events.jsonl.
     """
     from weft.network.engine import require_engine
-    from weft.network.kits.open_kit import Kit
+    from weft.network.kits.kit_folder import Kit
 
     require_engine()
     opened = Kit.open(kit, "coordinator")

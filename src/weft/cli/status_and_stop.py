@@ -10,9 +10,9 @@ import typer
 from weft.cli.kit_options import AsJson, KitFolder
 
 if TYPE_CHECKING:
-    from weft.network.console.federation_view import RunRow
+    from weft.network.console.shared_view_records import RunRow
     from weft.network.engine.admin_session import RunInfo, Session
-    from weft.network.kits.open_kit import Kit
+    from weft.network.kits.kit_folder import Kit
 
 
 def status(kit: KitFolder, json: AsJson = False) -> None:
@@ -24,7 +24,7 @@ def status(kit: KitFolder, json: AsJson = False) -> None:
     """
     from weft import __version__
     from weft.cli.terminal_output import say, say_json
-    from weft.network.kits.open_kit import Kit
+    from weft.network.kits.kit_folder import Kit
 
     kind = Kit.inspect(kit).kind
     if kind == "site":
@@ -67,7 +67,7 @@ def _asked(kit: Path) -> tuple[list[str], list[RunRow], str]:
 def _seen(kit: Path) -> tuple[list[str], list[RunRow], str]:
     """The same from the coordinator's own files, and what is wrong with its process."""
     from weft.network.engine import require_engine
-    from weft.network.kits.open_kit import Kit
+    from weft.network.kits.kit_folder import Kit
 
     require_engine()
     from weft.network.console.coordinator_view import CoordinatorView
@@ -183,7 +183,7 @@ def _goes_on(session: Session, run: RunInfo) -> bool:
 
 def _session(kit: Path) -> Session:
     from weft.network.engine import require_engine
-    from weft.network.kits.open_kit import Kit
+    from weft.network.kits.kit_folder import Kit
 
     require_engine()
     opened = Kit.open(kit, "submitter")

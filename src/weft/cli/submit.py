@@ -62,7 +62,7 @@ def submit(
     from weft.config.read_config import read_any_config
     from weft.errors import ConfigError
     from weft.network.installed_job_kinds import kind_of_config
-    from weft.network.kits.open_kit import Kit
+    from weft.network.kits.kit_folder import Kit
     from weft.network.task_from_config import task_of
     from weft.network.write_submitter_results import write_out
     from weft.storage.atomic_folder import refuse_existing

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from weft.config.federation_config import FederationConfig
-    from weft.network.kits.open_kit import Kit
+    from weft.config.config_of_any_job_kind import FederationConfig
+    from weft.network.kits.kit_folder import Kit
     from weft.network.run_progress import Report
     from weft.network.submitted_task import Task
 
@@ -54,7 +54,7 @@ def followed_run(
     from weft.cli.terminal_output import RunLine
     from weft.errors import ConfigError, ProtocolError
     from weft.network.engine.admin_session import Session
-    from weft.network.engine.submitter_follows_run import Supervisor
+    from weft.network.engine.submitter_brings_run_to_end import Supervisor
     from weft.network.installed_job_kinds import job_kind_of
     from weft.network.submitted_task import check_run
     from weft.network.task_from_config import new_run

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
-from weft.report.json_values import json_text
+from weft.report.json_safe_and_rounded_values import json_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from weft.network.run_progress import Report
-    from weft.solvers.base import Record
+    from weft.solvers.solver_interfaces_and_results import Record
 
 #: Seconds between two lines about a deployed run where there is no terminal.
 _LINES = 10.0
@@ -95,7 +95,7 @@ class ProgressLine(StatusLine):
 
     def __call__(self, record: Record) -> None:
         # Commands that only print a line need not wait for what follows a run.
-        from weft.report.run_text import progress_text
+        from weft.report.progress_and_ending_text import progress_text
 
         self.show(lambda: self._title + progress_text(record))
 

@@ -113,10 +113,10 @@ def train(
     from weft.protocol.recording_file import Head
     from weft.report.holdings_groups import feature_sets
     from weft.report.majority_class import labels_by_id, majority_share
+    from weft.report.progress_and_ending_text import ending_text
     from weft.report.recording_placement import place, recording
     from weft.report.results_folder import write_results
-    from weft.report.run_text import ending_text
-    from weft.solvers.base import Checkpointing
+    from weft.solvers.solver_interfaces_and_results import Checkpointing
     from weft.storage.atomic_folder import building
 
     plan = read_config(config)

@@ -18,7 +18,7 @@ from weft.errors import ConfigError
 from weft.federation.local_federation import Federation
 from weft.federation.party import Party
 from weft.protocol import LocalChannel
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 _T = TypeVar("_T")
 

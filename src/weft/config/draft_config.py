@@ -12,16 +12,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from weft.config.mismatches_across_parties import find_mismatches
 from weft.config.read_config import Config
 from weft.config.schema import DataSection, LinearFile, ModelSection, PartySection
-from weft.data.file_findings import Finding, Findings, by_severity, merged_settings, toml_line
+from weft.config.spelling_and_unit_mismatches import find_mismatches
+from weft.data.findings_with_config_fixes import (
+    Finding,
+    Findings,
+    by_severity,
+    merged_settings,
+    toml_line,
+)
 from weft.data.read_tables import is_table, names_in_federation, open_table, read_table, reading
 from weft.data.read_tiles import Examined
 from weft.data.reading_options import AS_FOUND
 from weft.errors import ConfigError
 from weft.guards import Terms
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 _ID_NAMES = re.compile(
     r"(.*[_ .-])?(id|nr|no|number|key|code|uuid|patient|customer)", re.IGNORECASE

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from weft.config.draft_config import columns_of
-from weft.data.file_findings import Finding, by_severity, merged_settings, toml_line
+from weft.data.findings_with_config_fixes import Finding, by_severity, merged_settings, toml_line
 from weft.data.read_tiles import examine
 from weft.errors import ConfigError
 from weft.guards.terms import Terms

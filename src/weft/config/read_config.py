@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Protocol, get_args, runtime_checkable
 
 import msgspec
 
-from weft.config.check_where_data_lies import check_deployed, check_sources
-from weft.config.federation_config import (
+from weft.config.check_data_sources import check_deployed, check_sources
+from weft.config.compare_overrides import check_told
+from weft.config.config_of_any_job_kind import (
     FederationConfig,
     participation_in,
     read_content,
@@ -19,13 +20,12 @@ from weft.config.federation_config import (
     terms_of,
     tiles_of,
 )
-from weft.config.mismatches_across_parties import find_mismatches
-from weft.config.overrides_per_algorithm import check_told
 from weft.config.schema import DataSection, LinearFile
+from weft.config.spelling_and_unit_mismatches import find_mismatches
 from weft.config.strict_reading import checked, naming
 from weft.config.write_split_federation import cut_table
 from weft.crypto.ciphers.block_format import check_cipher
-from weft.data.file_findings import Finding
+from weft.data.findings_with_config_fixes import Finding
 from weft.data.named_data_sets import load
 from weft.data.splits import Split
 from weft.data.tile import Tile, two_classes
@@ -37,7 +37,7 @@ from weft.plugins import Registry, how_to_install
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.algorithm_choice import keep_going, settled
 from weft.solvers.participation import participation_of
-from weft.solvers.settings import Mode, Settings
+from weft.solvers.run_settings import Mode, Settings
 from weft.solvers.solver_settings import SolverSettings
 
 #: The key of ``[privacy]`` that is no term: whether sums are shown, or all is on shares.
@@ -46,7 +46,9 @@ _MODE = "mode"
 
 @runtime_checkable
 class ConfigKind(Protocol):
-    """What a job kind of a plug-in says of its configs; `weft.network.job_kind.JobKind` has it all.
+    """What a job kind of a plug-in says of its configs.
+
+    `weft.network.job_kind_interface.JobKind` has all that it says.
 
     Attributes
     ----------

@@ -16,8 +16,8 @@ from weft.guards.model_noise_size import ModelNoise
 from weft.guards.sum_noise_size import SumNoise
 from weft.losses import get_family
 from weft.matching.overlap_rule import Overlap
-from weft.solvers.evaluation_settings import EvaluationSettings
-from weft.solvers.settings import DEFAULTS, Moment
+from weft.solvers.held_out_evaluation_settings import EvaluationSettings
+from weft.solvers.run_settings import DEFAULTS, Moment
 from weft.solvers.solver_settings import SolverSettings
 
 _Seconds = Annotated[float, Meta(gt=0)]

@@ -23,7 +23,7 @@ import msgspec
 from weft.config.strict_reading import checked, known_keys, naming, read_toml
 from weft.errors import ConfigError
 from weft.guards.terms import OPEN, Terms
-from weft.privacy.agreement.site_policy import Limits, SitePolicy
+from weft.privacy.agreement.limits_and_site_policy import Limits, SitePolicy
 
 
 class _Own(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -297,7 +297,7 @@ class BfvStore(Store):
     """Totals under BFV, in chunks: parties contribute to all chunks that they have slots in."""
 
     def __init__(self, slots: int, width: int) -> None:
-        from weft.crypto.ciphers.bfv_scheme import BfvTotals
+        from weft.crypto.ciphers.bfv_by_seal import BfvTotals
 
         self._width = width
         every = self._chunks(np.arange(slots))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Ints
-from weft.crypto.key_messages import signed_content
+from weft.crypto.key_and_seed_messages import signed_content
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.crypto.scalar_mask_neighbours import Sharers
 from weft.errors import ProtocolError

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Ints
-from weft.crypto.key_messages import AxisSeeds
+from weft.crypto.key_and_seed_messages import AxisSeeds
 from weft.crypto.secret_bytes import Secret
 
 SEED = 16

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.data.file_findings import MOST_EXAMPLES, Finding
+from weft.data.findings_with_config_fixes import MOST_EXAMPLES, Finding
 from weft.data.tile import Block, MissingPolicy, Tile, with_data
 from weft.errors import DataError
 

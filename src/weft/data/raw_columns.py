@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import pyarrow as pa
 import pyarrow.compute
 
-from weft.data.file_findings import MOST_EXAMPLES, Findings, shown
+from weft.data.findings_with_config_fixes import MOST_EXAMPLES, Findings, shown
 from weft.data.number_texts import Signs, find_usage, plain_numbers
 from weft.data.reading_options import ReadingOptions
 

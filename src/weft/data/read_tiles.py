@@ -13,8 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from weft.data.file_findings import Finding, Findings, insist
+from weft.data.columns_to_tile import tile_of_columns
 from weft.data.file_or_database_address import Source, is_database, source_of
+from weft.data.findings_with_config_fixes import Finding, Findings, insist
 from weft.data.libsvm_and_npz_files import NUMBER_FILES, read_number_file
 from weft.data.read_tables import (
     TABLES,
@@ -25,7 +26,6 @@ from weft.data.read_tables import (
     reading,
 )
 from weft.data.reading_options import AS_FOUND, ReadingOptions
-from weft.data.table_tile import tile_of_columns
 from weft.data.tile import Tile, with_data
 from weft.errors import DataError
 

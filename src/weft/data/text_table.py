@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv
 
-from weft.data.file_findings import MOST_EXAMPLES, Findings
+from weft.data.findings_with_config_fixes import MOST_EXAMPLES, Findings
 from weft.data.number_texts import BLANKS, Signs, find_usage
 from weft.data.raw_columns import RawColumns, signs_of
 from weft.data.reading_options import ReadingOptions
-from weft.data.text_layout import TextLayout, find_layout, opened
+from weft.data.text_file_layout import TextLayout, find_layout, opened
 
 
 @dataclass(frozen=True)

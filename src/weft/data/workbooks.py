@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from weft.data.cells_to_arrow import column_of_cells, text_of_cell
-from weft.data.file_findings import Findings
+from weft.data.findings_with_config_fixes import Findings
 from weft.data.reading_options import ReadingOptions
 from weft.errors import DataError
 

@@ -20,7 +20,7 @@ from weft.estimators.table_as_one_tile import WEIGHT, table_tile
 from weft.federation.preprocessing_settings import Preprocessing, TableSettings
 from weft.guards import OPEN, Terms
 from weft.inference.requirements import wanted_inference
-from weft.solvers.settings import AUTO, DEFAULTS, Mode, Settings
+from weft.solvers.run_settings import AUTO, DEFAULTS, Mode, Settings
 
 # Whatever trains or predicts is loaded when it first does: an estimator that is only named waits
 # for no compiler, no data frames and no scikit-learn, and one that is only made for no compiler.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from weft.inference.coefficient_summary import Summary
-    from weft.solvers.base import Result
+    from weft.solvers.solver_interfaces_and_results import Result
 
 Tiles = Mapping[str, Sequence[Tile]]
 

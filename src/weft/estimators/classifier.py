@@ -45,7 +45,7 @@ class HybridClassifier(Hybrid):
         By what folds choose λ; by default the accuracy, or the squared error.
     evaluation : mapping, optional
         How predictions for samples that folds leave out are judged: ``threshold``, ``groups`` and
-        ``by_site`` of `weft.solvers.evaluation_settings.EvaluationSettings`.
+        ``by_site`` of `weft.solvers.held_out_evaluation_settings.EvaluationSettings`.
     weigh : {"samples", "parties"}
         Whether all samples weigh the same in P, or all parties do (some methods on rows).
     penalty_factors : mapping, optional
@@ -66,7 +66,7 @@ class HybridClassifier(Hybrid):
     groups : int
         Parts of the samples that get cuts of their own; cutting planes only.
     local, iic, gamma, norms
-        HyFDCA's local method and steps, see `weft.solvers.settings.Settings`.
+        HyFDCA's local method and steps, see `weft.solvers.run_settings.Settings`.
     gap : float or None
         Stop at this certified relative gap: the loss is then at most this share above the
         optimum of the pooled problem.

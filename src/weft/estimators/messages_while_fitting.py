@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 if TYPE_CHECKING:
-    from weft.solvers.base import Record, Result
+    from weft.solvers.solver_interfaces_and_results import Record, Result
 
 
 class CertificateLines:

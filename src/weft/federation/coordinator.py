@@ -13,7 +13,8 @@ import msgspec
 
 from weft.crypto import Adder
 from weft.errors import ConfigError
-from weft.federation.announcements.coordinator import Announced, announce
+from weft.federation.announced_terms_and_classes.coordinator import Announced, announce
+from weft.federation.leave_out_rare_samples_and_columns import leave_out_rare, remarks
 from weft.federation.messages import (
     COUNT_CLASSES,
     START,
@@ -21,7 +22,6 @@ from weft.federation.messages import (
     StartRequest,
 )
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.federation.rare_samples_and_columns import leave_out_rare, remarks
 from weft.federation.release.coordinator import Outcome, release
 from weft.federation.solver_by_holdings import settle, settle_by_holdings
 from weft.federation.weight_and_offset_letters.coordinator import relay_weights_and_offsets
@@ -35,10 +35,10 @@ from weft.solvers.algorithm_choice import (
     check_inference,
     resolve,
 )
-from weft.solvers.base import Checkpointing, Record
 from weft.solvers.patient_channel import patient
-from weft.solvers.settings import Settings
-from weft.sums.masked_maxima import units_above
+from weft.solvers.run_settings import Settings
+from weft.solvers.solver_interfaces_and_results import Checkpointing, Record
+from weft.sums.maxima_from_digit_sums import units_above
 from weft.sums.scalar_sums import add_scalars
 from weft.sums.scaling_and_certificate_messages import SIZE
 from weft.sums.scaling_coordinator import agree_on_scaling

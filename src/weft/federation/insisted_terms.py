@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.crypto.party_run_keys import Keyring
+from weft.crypto.party_seeds_and_shared_key import Keyring
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.messages import COUNT_CLASSES
 from weft.matching.party_view import PartyView
-from weft.privacy.agreement.consent import Consent
+from weft.privacy.agreement.party_consent_checks import Consent
 from weft.protocol import Phase
 from weft.protocol.message import malformed
 from weft.sums.scaling_and_certificate_messages import (

@@ -9,7 +9,7 @@ from secrets import token_bytes
 
 from weft.crypto import Adder
 from weft.errors import ConfigError
-from weft.federation.announcements.coordinator import announce
+from weft.federation.announced_terms_and_classes.coordinator import announce
 from weft.federation.messages import (
     JOINT_PARTIAL,
     JOINT_SCORES,
@@ -22,7 +22,7 @@ from weft.matching.coordinator import meet
 from weft.matching.overlap_rule import Overlap
 from weft.protocol import Channel
 from weft.sums.coordinator_totals import IncrementTotals
-from weft.sums.masked_maxima import units_above
+from weft.sums.maxima_from_digit_sums import units_above
 from weft.sums.shared_slot_layout import Layout
 
 

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats, Ints, Slots
-from weft.crypto.party_key_agreement import Keys
 from weft.crypto.party_key_pairs import PublicIdentity
-from weft.crypto.party_run_keys import Keyring
+from weft.crypto.party_run_membership import Keys
+from weft.crypto.party_seeds_and_shared_key import Keyring
 from weft.crypto.randomness_to_replay import Memory, RandomnessLog
 from weft.data.tile import Tile
 from weft.errors import DataError, ProtocolError
-from weft.federation.announcements.party import AnnouncingParty
+from weft.federation.announced_terms_and_classes.party import AnnouncingParty
 from weft.federation.messages import (
     JOINT_PARTIAL,
     JOINT_SCORES,
@@ -28,24 +28,24 @@ from weft.federation.messages import (
     ScoresRequest,
 )
 from weft.federation.model import Model
-from weft.federation.predictions import Predictions
+from weft.federation.prediction_table import Predictions
 from weft.federation.resume_fingerprint import insist_on_origin
 from weft.federation.scores_encrypted_to_asker import seal_scores
 from weft.matching.id_and_name_forms import normal_features
 from weft.matching.messages import VIEW, ViewReply, ViewRequest
 from weft.matching.party import MatchingParty
 from weft.matching.party_view import PartyView
-from weft.privacy.agreement.consent import Consent
+from weft.privacy.agreement.party_consent_checks import Consent
 from weft.privacy.ledger.ledger_contents import Question
 from weft.privacy.ledger.run_booking import Ledger
 from weft.privacy.ledger.sum_booking import count_sums
 from weft.protocol import Answer, Message, Phase, answer, answers, fields_of, pack
 from weft.protocol.shared_fields import PUBLIC
-from weft.sums.build_party_table import build_table
-from weft.sums.masked_maxima import LargestParty
+from weft.sums.maxima_from_digit_sums import LargestParty
 from weft.sums.party_contribution import Wire
 from weft.sums.party_table_products import Block
 from weft.sums.scaling_and_certificate_messages import DigitReply, DigitRequest
+from weft.sums.table_with_overlap_weights import build_table
 
 #: What others are told of a table that has nothing to do with the model.
 NO_COLUMN = "has a table of new samples in which no column is a feature of the model"

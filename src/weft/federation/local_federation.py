@@ -32,17 +32,17 @@ from weft.federation.release.reader_second_moments import SecondMoments
 from weft.guards import OPEN, Terms
 from weft.matching.holding_map import HoldingMap
 from weft.matching.id_and_name_forms import normal_features
-from weft.privacy.agreement.consent import Consent
+from weft.privacy.agreement.party_consent_checks import Consent
 from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import Channel, LocalChannel, Sink
 from weft.protocol.metering import EncryptionCost, Spent
 from weft.solvers.algorithm_choice import algorithm_of
-from weft.solvers.base import Checkpointing, Record
-from weft.solvers.settings import STAND_IN, Settings
+from weft.solvers.run_settings import STAND_IN, Settings
+from weft.solvers.solver_interfaces_and_results import Checkpointing, Record
 from weft.sums.gap_certificate import Certificate
 
 if TYPE_CHECKING:
-    from weft.federation.release.fit_inference import Inference
+    from weft.federation.release.fit_standard_errors import Inference
 
 _T = TypeVar("_T")
 

@@ -10,10 +10,10 @@ from weft.data.tile import Tile
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.study_description_coordinator import Description, describe_study, described_as
 from weft.federation.study_description_party import DescribeParty
-from weft.privacy.agreement.consent import Consent
+from weft.privacy.agreement.party_consent_checks import Consent
 from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import LocalChannel, Sink
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 
 def describe_tiles(

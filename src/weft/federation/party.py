@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from weft.crypto.party_key_agreement import Keys
 from weft.crypto.party_key_pairs import PublicIdentity
-from weft.crypto.party_run_keys import Keyring
+from weft.crypto.party_run_membership import Keys
+from weft.crypto.party_seeds_and_shared_key import Keyring
 from weft.crypto.randomness_to_replay import Memory, RandomnessLog
 from weft.data.columns.table_transformation import FileReading, Transformation
 from weft.data.site_intercept_column import site_tile
 from weft.data.tile import MissingPolicy, Tile
 from weft.data.weight_and_offset_columns import label_companions, taken_off
 from weft.errors import ConfigError, DataError, ProtocolError
-from weft.federation.announcements.party import AnnouncingParty
+from weft.federation.announced_terms_and_classes.party import AnnouncingParty
 from weft.federation.declared_columns.party import ColumnsParty, Settled
 from weft.federation.insisted_terms import InsistedTerms
 from weft.federation.messages import (
@@ -32,8 +32,8 @@ from weft.federation.messages import (
     StartRequest,
 )
 from weft.federation.model import Model
+from weft.federation.party_accepts_holdings import PartyHoldings
 from weft.federation.party_checkpoints import PartyCheckpoints
-from weft.federation.party_holdings import PartyHoldings
 from weft.federation.party_ledger import PartyLedger
 from weft.federation.party_snapshots import PartySnapshots
 from weft.federation.party_training import PartyTraining
@@ -48,21 +48,21 @@ from weft.federation.weight_and_offset_letters.party import WeightsAndOffsets
 from weft.guards import Terms
 from weft.matching.party import MatchingParty
 from weft.matching.party_view import PartyView
-from weft.privacy.agreement.consent import Consent
+from weft.privacy.agreement.party_consent_checks import Consent
 from weft.privacy.ledger.ledger_contents import Kind
 from weft.privacy.ledger.run_booking import Ledger
 from weft.privacy.ledger.run_exposure import exposure_of
 from weft.protocol import Answer, Message, Nothing, Phase, answer, answers, fields_of, pack
 from weft.protocol.metering import EncryptionCost
 from weft.protocol.transcript_hash import Transcript
-from weft.solvers.base import PartyHalf
+from weft.solvers.solver_interfaces_and_results import PartyHalf
 from weft.solvers.subspace.messages import EVALUATE
 from weft.sums.exposed_sums_counter import SumCounter
 from weft.sums.party_contribution import mend
 from weft.sums.scaling_and_certificate_messages import MEND
 
 if TYPE_CHECKING:
-    from weft.federation.release.fit_inference import Inference
+    from weft.federation.release.fit_standard_errors import Inference
     from weft.inference.coefficient_summary import Summary
 
 

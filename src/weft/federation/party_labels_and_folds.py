@@ -9,18 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats
+from weft.arrays_outside_heap import shared
 from weft.crypto import Cipher
 from weft.data.tile import Tile
 from weft.errors import ConfigError, DataError
 from weft.federation.messages import CountReply, CountRequest
-from weft.lasting_arrays import shared
 from weft.losses import Loss
 from weft.matching.class_labels import refuse_responses
 from weft.matching.party_view import PartyView
 from weft.matching.tokens import encode_labels
 from weft.privacy.ledger.earlier_folds import FoldCut
 from weft.solvers.party_context import GivenValues
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.class_fold_problems import (
     folds_of,
     held_out_share,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
-from weft.crypto.party_run_keys import Keyring
+from weft.crypto.party_seeds_and_shared_key import Keyring
 from weft.crypto.randomness_to_replay import RandomnessLog
 from weft.data.tile import Tile
 from weft.errors import ProtocolError
@@ -20,8 +20,8 @@ from weft.federation.evaluation_groups_by_column import evaluation_groups
 from weft.federation.insisted_terms import InsistedTerms
 from weft.federation.messages import ModelSlice, ReleaseRequest, StartRequest
 from weft.federation.model import Model
+from weft.federation.party_accepts_holdings import PartyHoldings
 from weft.federation.party_checkpoints import PartyCheckpoints
-from weft.federation.party_holdings import PartyHoldings
 from weft.federation.party_ledger import PartyLedger
 from weft.federation.release.noised_weights import NoiseSize, NoisyRelease
 from weft.federation.training_data import TrainingData
@@ -30,12 +30,11 @@ from weft.guards.model_noise_size import row_bound
 from weft.guards.score_buckets import EarlierCounts
 from weft.matching.party import MatchingParty
 from weft.matching.party_view import PartyView
-from weft.privacy.agreement.consent import Consent
+from weft.privacy.agreement.party_consent_checks import Consent
 from weft.privacy.ledger.expected_exposure import forecast
 from weft.protocol import Answer, Nothing, answer, answers, fields_of, pack
 from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.algorithm_entry import Algorithm
-from weft.solvers.base import InferringHalf, PartyHalf, SharingHalf
 from weft.solvers.constants_and_checkpoint_messages import (
     FORGET,
     RESTORE,
@@ -46,8 +45,9 @@ from weft.solvers.constants_and_checkpoint_messages import (
     SaveRequest,
 )
 from weft.solvers.party_context import PartyContext
-from weft.solvers.settings import Settings
-from weft.sums.fixed_point_bounds import Bounds
+from weft.solvers.run_settings import Settings
+from weft.solvers.solver_interfaces_and_results import InferringHalf, PartyHalf, SharingHalf
+from weft.sums.largest_possible_sums import Bounds
 
 if TYPE_CHECKING:
     from weft.federation.release.standard_errors_party import StatisticsGuard, StatisticsParty

@@ -15,12 +15,12 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from weft import __version__
-from weft.crypto.party_key_agreement import Keys
+from weft.crypto.party_run_membership import Keys
 from weft.crypto.randomness_to_replay import RandomnessLog
 from weft.data.tile import Tile
 from weft.data.tile_digest import add_tile
 from weft.federation.model import Model
-from weft.privacy.agreement.consent import Consent
+from weft.privacy.agreement.party_consent_checks import Consent
 
 #: Large enough for BLAS to use all its threads.
 _SIZE = 256

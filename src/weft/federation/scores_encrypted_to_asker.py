@@ -13,7 +13,7 @@ from weft.crypto.sealed_letters import LetterError, read_letter, write_letter
 from weft.errors import ProtocolError
 from weft.federation.messages import JointScores
 from weft.federation.model import Model
-from weft.federation.predictions import Predictions
+from weft.federation.prediction_table import Predictions
 from weft.protocol.message import fields_of, malformed, message_of
 from weft.protocol.message_bytes import pack, unpack
 

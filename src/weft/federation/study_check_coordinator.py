@@ -37,7 +37,7 @@ from weft.solvers.algorithm_choice import (
     check_inference,
     resolve,
 )
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from weft.federation.study_check_messages import (
 )
 from weft.matching.messages import ViewRequest
 from weft.matching.party_view import PartyView
-from weft.privacy.ledger.earlier_models_and_moments import (
+from weft.privacy.ledger.earlier_sealed_models_and_moments import (
     refuse_further_numbers,
     refuse_second_weighting,
 )
@@ -30,11 +30,11 @@ from weft.privacy.ledger.run_booking import Ledger
 from weft.privacy.ledger.sum_booking import spent_before
 from weft.protocol import Nothing, answer, answers
 from weft.solvers.algorithm_choice import algorithm_of
+from weft.solvers.run_settings import Settings
 from weft.solvers.sealed.coalition_knowledge import Told
-from weft.solvers.sealed.model_guard import known_from_view, refuse_wide
+from weft.solvers.sealed.label_telling_model_guard import known_from_view, refuse_wide
 from weft.solvers.sealed.second_moment_guard import matrices_of, numbers_told
 from weft.solvers.sealed.supported_losses import ALIKE
-from weft.solvers.settings import Settings
 
 #: What of a run is asked of it: everything up to tokens.
 _BEFORE_SUMS = ("announce", "classes", "columns.", "match.hello", "match.ask", "match.evaluate")

@@ -16,11 +16,11 @@ import numpy as np
 from weft.array_types import Floats, Ints
 from weft.crypto import Adder
 from weft.errors import ConfigError
-from weft.federation.announcements.coordinator import Announced
-from weft.federation.column_histogram import QUANTILES, Distribution
+from weft.federation.announced_terms_and_classes.coordinator import Announced
 from weft.federation.coordinator import announce_for, match
+from weft.federation.histogram_bars_and_quantiles import QUANTILES, Distribution
+from weft.federation.leave_out_rare_samples_and_columns import leave_out_rare
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.federation.rare_samples_and_columns import leave_out_rare
 from weft.federation.solver_by_holdings import settle
 from weft.federation.study_description_messages import (
     DESCRIBE_CENTRES,
@@ -41,8 +41,8 @@ from weft.guards.described_cells import ColumnLine
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel
 from weft.solvers.algorithm_choice import algorithm_of, resolve
-from weft.solvers.settings import Settings
-from weft.sums.masked_maxima import units_above
+from weft.solvers.run_settings import Settings
+from weft.sums.maxima_from_digit_sums import units_above
 from weft.sums.scalar_sums import add_scalars
 
 #: A spread is at least this part of the size of its column: less is rounding.

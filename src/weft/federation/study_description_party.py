@@ -41,10 +41,10 @@ from weft.guards.described_cells import (
 from weft.protocol import Message, Nothing, Phase, answer, answers
 from weft.protocol.message import malformed
 from weft.protocol.message_bytes import question_digest
-from weft.sums.build_party_table import counted_once
-from weft.sums.masked_maxima import LargestParty
+from weft.sums.maxima_from_digit_sums import LargestParty
 from weft.sums.scalar_sums import pack_scalars
 from weft.sums.scaling_and_certificate_messages import DigitReply, DigitRequest
+from weft.sums.table_with_overlap_weights import counted_once
 
 #: What of a run it answers besides: everything up to sums.
 _BEFORE = ("announce", "classes", "columns.", "match.", "rare.")

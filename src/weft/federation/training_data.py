@@ -28,16 +28,15 @@ from weft.federation.messages import (
 )
 from weft.federation.model import Model
 from weft.federation.party_labels_and_folds import TrainingLabels
-from weft.guards.rare_columns import rare_columns, without_columns
+from weft.guards.replace_rare_column_values import rare_columns, without_columns
 from weft.matching.id_and_name_forms import normal_features
 from weft.matching.party_view import PartyView
 from weft.protocol import Answer, Nothing, answer, answers
 from weft.protocol.message import malformed
 from weft.protocol.message_bytes import question_digest
-from weft.solvers.base import ModelShare, MomentShare, MomentShares
-from weft.solvers.settings import MOST_PENALTY
-from weft.sums.build_party_table import build_table, rows_times
-from weft.sums.masked_maxima import LargestParty
+from weft.solvers.run_settings import MOST_PENALTY
+from weft.solvers.solver_interfaces_and_results import ModelShare, MomentShare, MomentShares
+from weft.sums.maxima_from_digit_sums import LargestParty
 from weft.sums.party_table_products import Block, LocalTable
 from weft.sums.scaling_and_certificate_messages import (
     COLUMN_SPREAD,
@@ -57,6 +56,7 @@ from weft.sums.scaling_and_certificate_messages import (
     ScaleRowsRequest,
 )
 from weft.sums.scaling_party import ScalingParty
+from weft.sums.table_with_overlap_weights import build_table, rows_times
 
 #: Name of the constant column in models.
 INTERCEPT = "(intercept)"

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Ints
-from weft.crypto.party_run_keys import Keyring
+from weft.crypto.party_seeds_and_shared_key import Keyring
 from weft.crypto.primitives.keyed_hashes import Strings
 from weft.crypto.secret_bytes import Secret
-from weft.data.column_magnitudes import FEWEST, ColumnSize, column_sizes
+from weft.data.column_median_and_spread import FEWEST, ColumnSize, column_sizes
 from weft.data.tile import Tile
 from weft.errors import DataError, ProtocolError
 from weft.matching.id_and_name_forms import normal_features

@@ -26,8 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
-from weft.guards.count_equal_values import number_pairs
-from weft.guards.min_batch_kernels import (
+from weft.arrays_outside_heap import HUGE, LARGE, lasting_zeros, shared
+from weft.guards.number_and_count_pairs import number_pairs
+from weft.guards.vector_difference_kernels import (
     SIZES,
     Digests,
     Seen,
@@ -37,7 +38,6 @@ from weft.guards.min_batch_kernels import (
     too_close,
     write,
 )
-from weft.lasting_arrays import HUGE, LARGE, lasting_zeros, shared
 
 _T = TypeVar("_T", bound=np.generic)
 

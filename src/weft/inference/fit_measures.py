@@ -10,7 +10,7 @@ import scipy
 
 from weft.array_types import Floats
 from weft.inference.requirements import FIXED_DISPERSION
-from weft.inference.sums_for_standard_errors import FitStatistics, Totals
+from weft.inference.totals_at_final_model import FitStatistics, Totals
 from weft.losses import LOG_LINKED, Loss
 
 

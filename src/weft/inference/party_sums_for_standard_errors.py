@@ -9,7 +9,7 @@ import scipy
 
 from weft.array_types import Floats
 from weft.inference.requirements import CANONICAL, Kind
-from weft.inference.sums_for_standard_errors import Totals
+from weft.inference.totals_at_final_model import Totals
 from weft.losses import LOG_LINKED, Loss
 
 #: What stands for a Pearson χ² without a bound.

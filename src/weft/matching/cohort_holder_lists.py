@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 
 from weft.array_types import Flags, Ints
+from weft.fast_small_array_operations import among
 from weft.matching.cohorts import Axis, ranges
 from weft.protocol.field_visibility import record
 from weft.protocol.message import Part, malformed
-from weft.small_arrays import among
 
 if TYPE_CHECKING:
     from weft.matching.holding_map import HoldingMap

@@ -21,7 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from weft.array_types import Ints
-from weft.small_arrays import cut
+from weft.fast_small_array_operations import cut
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto import Adder
-from weft.crypto.key_messages import RunKeys, SeedPlan
+from weft.crypto.key_and_seed_messages import RunKeys, SeedPlan
 from weft.errors import DataError, ProtocolError
+from weft.fast_small_array_operations import cut
 from weft.guards.terms import OPEN, Matching, Terms
 from weft.matching.build_holdings import Holding, LabelConflict, build_holdings
-from weft.matching.cohort_seed_delivery import add_tags, deliver, plan_seeds
-from weft.matching.confirmed_count import add_told
 from weft.matching.holding_map import HoldingMap
 from weft.matching.id_and_name_forms import MOST_BARE
 from weft.matching.messages import (
@@ -35,12 +34,13 @@ from weft.matching.messages import (
 )
 from weft.matching.oprf_relay import tokens_through_holders
 from weft.matching.overlap_rule import Overlap
+from weft.matching.plan_cohort_seeds import add_tags, deliver, plan_seeds
 from weft.matching.tagged_class_list import AgreedClasses
+from weft.matching.tamper_proof_sample_count import add_told
 from weft.matching.two_spellings import SimilarNames
 from weft.matching.unit_mismatches import OtherUnits, check_units
 from weft.protocol import Channel
 from weft.protocol.shared_fields import Everyone
-from weft.small_arrays import cut
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 

@@ -10,14 +10,19 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from weft.array_types import Ints
+from weft.fast_small_array_operations import among
 from weft.guards.terms import OPEN, Terms
 from weft.matching.cohort_holder_lists import HolderLists, RowSheets
 from weft.matching.cohorts import Axis, ranges
+from weft.matching.cohorts_exposed_by_sums import (
+    crossed_rows,
+    exposed_rows,
+    foreign_columns,
+    held_cells,
+)
 from weft.matching.id_and_name_forms import Mismatches
 from weft.matching.overlap_rule import Overlap
 from weft.matching.party_view import TileCohorts, ToldView
-from weft.matching.sum_exposure import crossed_rows, exposed_rows, foreign_columns, held_cells
-from weft.small_arrays import among
 
 
 @dataclass(frozen=True)

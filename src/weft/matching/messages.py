@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Ints
-from weft.crypto.key_messages import SeedBoxes, SeedPlan
+from weft.crypto.key_and_seed_messages import SeedBoxes, SeedPlan
 from weft.matching.party_view import ToldView
 from weft.matching.tagged_class_list import AgreedClasses
 from weft.matching.unit_mismatches import UnitTokens

@@ -20,7 +20,7 @@ from weft.matching.messages import (
     TokensReply,
     TokensRequest,
 )
-from weft.matching.oprf_announcement import most_ids, parts_of, read_announcement
+from weft.matching.oprf_announcement_and_limits import most_ids, parts_of, read_announcement
 from weft.protocol import Channel
 from weft.protocol.shared_fields import Boxes
 

@@ -11,14 +11,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats, Ints, Slots
-from weft.crypto.party_key_agreement import Keys, Place
-from weft.crypto.party_run_keys import Keyring
-from weft.crypto.primitives.wide_integers import number_bytes
+from weft.crypto.party_run_membership import Keys, Place
+from weft.crypto.party_seeds_and_shared_key import Keyring
+from weft.crypto.primitives.scalars_modulo_2_144 import number_bytes
 from weft.crypto.randomness_to_replay import RandomnessLog
 from weft.errors import DataError, ProtocolError
 from weft.guards.terms import Matching
 from weft.matching.confirm_holder_lists import Confirmation, confirm
-from weft.matching.confirmed_count import CountCheck
 from weft.matching.id_and_name_forms import (
     bare_ids,
     check_apart,
@@ -54,6 +53,7 @@ from weft.matching.party_guard_facts import LyingView, by_slot, check_gifts, che
 from weft.matching.party_slot_order import take_places
 from weft.matching.party_view import PartyView
 from weft.matching.tagged_class_list import AgreedClasses
+from weft.matching.tamper_proof_sample_count import CountCheck
 from weft.matching.tile_tokens import TileTokens, token_contents
 from weft.matching.tokens import tokens_of
 from weft.protocol import Answer, Nothing, answer, answers

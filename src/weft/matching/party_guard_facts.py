@@ -19,12 +19,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Ints
-from weft.crypto.key_messages import AxisSeeds
+from weft.crypto.key_and_seed_messages import AxisSeeds
 from weft.errors import ProtocolError
+from weft.fast_small_array_operations import among
 from weft.matching.cohort_holder_lists import HolderLists
 from weft.matching.party_view import ToldView
 from weft.protocol.message import malformed
-from weft.small_arrays import among
 
 Names = NDArray[np.object_]
 

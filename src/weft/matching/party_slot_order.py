@@ -21,11 +21,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from weft.array_types import Ints, Slots
+from weft.arrays_outside_heap import shared
 from weft.errors import ProtocolError
-from weft.lasting_arrays import shared
+from weft.fast_small_array_operations import cut
 from weft.matching.party_guard_facts import facts_of
 from weft.matching.party_view import PartyView, TileCohorts, ToldView
-from weft.small_arrays import cut
 
 Names = NDArray[np.object_]
 

@@ -11,11 +11,11 @@ from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Ints
-from weft.lasting_arrays import shared
+from weft.arrays_outside_heap import shared
+from weft.fast_small_array_operations import cut
 from weft.matching.cohort_holder_lists import HolderLists, RowSheets
 from weft.protocol.field_visibility import Meaning, record, texts
 from weft.protocol.message import Part, malformed
-from weft.small_arrays import cut
 
 
 def _roles(*shape: str) -> Meaning:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from weft.array_types import Ints
 from weft.errors import DataError
+from weft.fast_small_array_operations import among
 from weft.matching.id_and_name_forms import MOST_BARE, Mismatches, Tokens
-from weft.small_arrays import among
 
 #: Share of the smaller party's ids that may agree in their loose form only.
 TOLERATED = 0.01

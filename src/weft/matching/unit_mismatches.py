@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from weft.array_types import Ints
 from weft.errors import DataError, ProtocolError
+from weft.fast_small_array_operations import among
 from weft.matching.id_and_name_forms import Tokens
 from weft.protocol.field_visibility import tokens
 from weft.protocol.message import Part
-from weft.small_arrays import among
 
 #: Steps of the grids in a power of ten.
 STEPS = 3

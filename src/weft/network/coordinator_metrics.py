@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from weft.network.metrics_text import Metric
 from weft.network.process_pulse import SeenSite, connected_sites
 from weft.network.run_progress_file import RunFigures
-from weft.report.json_values import rounded
+from weft.report.json_safe_and_rounded_values import rounded
 
 
 def coordinator_metrics(sites: Mapping[str, SeenSite], runs: Iterable[RunFigures]) -> list[Metric]:

@@ -15,7 +15,7 @@ from weft.network import clock
 from weft.network.coordinator_snapshots import has_snapshot
 from weft.network.discard_run import SUBMITTER, TASK, check_owner, delete_folder
 from weft.network.installed_job_kinds import job_kind_of, read_task
-from weft.network.job_kind import FinishedRun
+from weft.network.job_kind_interface import FinishedRun
 from weft.network.network_channel import NetworkChannel, Timeouts
 from weft.network.run_progress import IterationRecord, Progress
 from weft.network.run_results import RESULTS

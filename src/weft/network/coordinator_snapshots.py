@@ -26,7 +26,7 @@ from typing import Any
 import msgspec
 
 from weft import __version__
-from weft.network.exchange_outcome import (
+from weft.network.coordinator_journal_records import (
     Chapter,
     ExchangeOutcome,
     Ground,

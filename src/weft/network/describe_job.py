@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.network.job_kind import FinishedRun, OnIteration, RunKind, WrittenBy
+from weft.network.job_kind_interface import FinishedRun, OnIteration, RunKind, WrittenBy
 from weft.network.linear_job import check_consent, open_party, told_of_config
-from weft.network.repeat_absences import Presence
+from weft.network.record_and_replay_absences import Presence
 from weft.network.run_results import PRESENCE, undamaged
 from weft.network.submitted_task import DescribeTask, LinearTask
 from weft.protocol import Channel
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from weft.crypto.randomness_to_replay import Memory
     from weft.federation.study_description_coordinator import Description
     from weft.federation.study_description_party import DescribeParty
-    from weft.network.site_tables_keys_policy import SiteMember
+    from weft.network.site_member import SiteMember
     from weft.privacy.agreement import Consent
 
 _FOUND = "description.json"
@@ -74,7 +74,7 @@ def make_description(config: Config, parties: tuple[str, ...]) -> DescribeTask:
 
 def make_correlation_run(config: Config, parties: tuple[str, ...]) -> LinearTask:
     """The task of a sealed run whose readers get the correlations of what a config describes."""
-    from weft.federation.correlation_run_settings import correlation_run
+    from weft.federation.derive_correlation_run import correlation_run
 
     told = told_of_config(config)
     how, asked = correlation_run(told["preprocessing"], told["settings"])

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from weft.errors import ConfigError
-from weft.network.exchange_outcome import ask, failure_of
+from weft.network.coordinator_journal_records import ask, failure_of
 from weft.network.installed_job_kinds import read_task
 from weft.network.run_results import RESULTS
 from weft.network.site_run_index import RunIndex

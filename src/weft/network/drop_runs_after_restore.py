@@ -10,9 +10,9 @@ from __future__ import annotations
 from weft.errors import ConfigError
 from weft.network.coordinator_run import JOURNAL
 from weft.network.discard_run import delete_folder, leave_run
-from weft.network.join_settings import exclusive_use
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit_folder import Kit
 from weft.network.run_results import RESULTS
+from weft.network.site_join_settings import exclusive_use
 from weft.network.site_run_index import RunIndex
 
 

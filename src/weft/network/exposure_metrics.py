@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.network.metrics_text import Metric, single
 from weft.privacy.ledger.ledger_file import Book
-from weft.report.json_values import rounded
+from weft.report.json_safe_and_rounded_values import rounded
 
 
 class ExposureMetrics:

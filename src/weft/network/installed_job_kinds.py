@@ -12,7 +12,7 @@ import msgspec
 
 from weft.errors import ProtocolError
 from weft.network.describe_job import DescribeJob
-from weft.network.job_kind import JobKind, RunKind
+from weft.network.job_kind_interface import JobKind, RunKind
 from weft.network.linear_job import LinearJob
 from weft.network.prediction_job import PredictionJob
 from weft.network.study_check_job import CheckJob
@@ -24,7 +24,7 @@ from weft.types_ready_to_decode import prepared
 
 if TYPE_CHECKING:
     # The coordinator must load neither tables nor readers.
-    from weft.config.federation_config import FederationConfig
+    from weft.config.config_of_any_job_kind import FederationConfig
 
 JOB_KINDS: Registry[RunKind[Any]] = Registry(
     "job_kinds",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from weft.network.job_kind import FinishedRun, JobKind, OnIteration, WrittenBy
+from weft.network.job_kind_interface import FinishedRun, JobKind, OnIteration, WrittenBy
 from weft.network.run_results import FILES, ReturnedResults, write_run_results
 from weft.network.submitted_task import LinearTask, TrainingTask
 from weft.protocol import Channel
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from weft.data.tile import Tile
     from weft.federation.party import Party
     from weft.federation.release.reader_opens_release import Released
-    from weft.network.site_tables_keys_policy import SiteMember
+    from weft.network.site_member import SiteMember
     from weft.privacy.agreement import Consent
-    from weft.solvers.settings import Settings
+    from weft.solvers.run_settings import Settings
 
 P = TypeVar("P", bound="Party")
 
@@ -79,8 +79,8 @@ class LinearJob(JobKind[LinearTask, "Config"]):
         return results.summary, remarks
 
     def progress_text(self, record: dict[str, Any]) -> str:
-        from weft.report.run_text import progress_text
-        from weft.solvers.base import Record
+        from weft.report.progress_and_ending_text import progress_text
+        from weft.solvers.solver_interfaces_and_results import Record
 
         return progress_text(Record(**record))
 
@@ -96,7 +96,7 @@ class LinearJob(JobKind[LinearTask, "Config"]):
     def ending_text(
         self, folder: Path, summary: dict[str, Any], remarks: list[str]
     ) -> list[str | Table]:
-        from weft.report.run_text import ending_text
+        from weft.report.progress_and_ending_text import ending_text
 
         return [*ending_text(folder, summary, remarks, "History, summary and report.html")]
 
@@ -179,7 +179,7 @@ def _open(results: ReturnedResults, keys: Path, party: str, settings: Settings) 
     """Open what was sealed to a party."""
     from weft.crypto.keys import load_keys, read_public
     from weft.errors import ConfigError, ProtocolError
-    from weft.federation.release.model_header import Head
+    from weft.federation.release.model_facts_without_weights import Head
     from weft.federation.release.reader_opens_release import open_release
 
     sealed = results.sealed

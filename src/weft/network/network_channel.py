@@ -9,8 +9,7 @@ from typing import Any
 from weft import __version__
 from weft.errors import ProtocolError
 from weft.network import clock
-from weft.network.current_wait import CLOSING, GREETING, Waits
-from weft.network.exchange_outcome import (
+from weft.network.coordinator_journal_records import (
     Answered,
     ExchangeOutcome,
     NoAnswer,
@@ -23,8 +22,9 @@ from weft.network.exchange_outcome import (
     reply_of,
     write_record,
 )
-from weft.network.repeat_absences import Absence, Missed
-from weft.network.saved_channel_state import ResumableChannel
+from weft.network.current_wait import CLOSING, GREETING, Waits
+from weft.network.record_and_replay_absences import Absence, Missed
+from weft.network.resumable_channel import ResumableChannel
 from weft.network.transport_interface import Transport
 from weft.network.versions import OtherVersion, check_version
 from weft.network.wire_format import End, Ended, Failed, Hello, Welcome, Work, checksum, encode
@@ -41,7 +41,7 @@ from weft.protocol import (
     unpack,
 )
 from weft.protocol.channel import Recorded, Sink, sink_of
-from weft.report.json_values import rounded
+from weft.report.json_safe_and_rounded_values import rounded
 from weft.storage.journal import Journal
 
 #: What phases that work on whole tables begin with: they get the long timeout.

@@ -8,12 +8,12 @@ from pathlib import Path
 from weft.config.table_reading_file import read_reading
 from weft.data.file_or_database_address import source_of
 from weft.data.reading_options import AS_FOUND
-from weft.network.join_settings import JoinSettings, roster_pins
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit_folder import Kit
 from weft.network.model_saving_party import ModelSavingParty
 from weft.network.party_interface import OpenedParty, PartyRequest
-from weft.network.site_endpoint import Site
-from weft.network.site_tables_keys_policy import load_member
+from weft.network.site_answers_envelopes import Site
+from weft.network.site_join_settings import JoinSettings, roster_pins
+from weft.network.site_member import load_member
 from weft.privacy.agreement import SitePolicy
 from weft.privacy.ledger.run_booking import Ledger
 

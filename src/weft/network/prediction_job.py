@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.errors import ConfigError, ProtocolError
-from weft.network.job_kind import FinishedRun, OnIteration, RunKind, WrittenBy
-from weft.network.repeat_absences import Presence
+from weft.network.job_kind_interface import FinishedRun, OnIteration, RunKind, WrittenBy
+from weft.network.record_and_replay_absences import Presence
 from weft.network.run_results import PRESENCE, undamaged
 from weft.network.submitted_task import PredictTask
 from weft.protocol import Channel
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from weft.crypto.randomness_to_replay import Memory
     from weft.federation.joint_prediction_party import JointParty
     from weft.federation.model import Model
-    from weft.federation.predictions import Predictions
-    from weft.network.site_tables_keys_policy import SiteMember
+    from weft.federation.prediction_table import Predictions
+    from weft.network.site_member import SiteMember
     from weft.privacy.agreement import Consent
 
 _SCORES = "sealed_scores.msgpack"

@@ -12,7 +12,7 @@ from cryptography import x509
 
 from weft import __version__
 from weft.errors import WeftError
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit_folder import Kit
 from weft.network.metrics_text import Metric, single, write_metrics
 
 log = logging.getLogger("weft.process")

@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from weft.errors import WeftError
-from weft.network.kits.engine_settings import GONE, Kind
+from weft.network.kits.nvflare_settings_of_kit import GONE, Kind
 from weft.storage.atomic_files import write_private
 from weft.types_ready_to_decode import prepared
 

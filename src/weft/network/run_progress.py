@@ -14,7 +14,7 @@ import msgspec
 from weft.network.current_wait import Wait, Waits
 from weft.network.hide_paths import without_paths
 from weft.network.submitter_visible_figures import is_rough, rough
-from weft.report.json_values import finite
+from weft.report.json_safe_and_rounded_values import finite
 
 if TYPE_CHECKING:
     # Reading a report must not load what runs it.

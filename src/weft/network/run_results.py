@@ -16,7 +16,7 @@ import pandas as pd
 
 from weft.errors import DataError, ProtocolError
 from weft.federation.release.coordinator import Outcome
-from weft.network.repeat_absences import Presence
+from weft.network.record_and_replay_absences import Presence
 from weft.network.submitted_task import LinearTask
 from weft.network.submitter_visible_figures import HISTORY as HISTORY_COLUMNS
 from weft.network.submitter_visible_figures import LINEAR, PATH, listed, roughened, told_of

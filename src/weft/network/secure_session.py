@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from weft.network import clock
-from weft.network.credentials import AuthenticationFailed, Credential
+from weft.network.certificate_identity import AuthenticationFailed, Credential
 from weft.network.transport_interface import Transport
 from weft.protocol import Failure
 from weft.types_ready_to_decode import prepared

@@ -9,7 +9,7 @@ import msgspec
 
 from weft.errors import ConfigError
 from weft.network.event_lines import LogStyle
-from weft.network.kits.open_kit import Kit, packed_json
+from weft.network.kits.kit_folder import Kit, packed_json
 from weft.network.run_queue import QueueLimits
 from weft.storage.atomic_files import write_private
 from weft.types_ready_to_decode import prepared

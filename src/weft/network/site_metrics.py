@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable
 from threading import Lock
 
-from weft.network.kits.engine_settings import GONE
+from weft.network.kits.nvflare_settings_of_kit import GONE
 from weft.network.metrics_text import Metric, single
 from weft.network.site_run_index import IndexedRun
-from weft.report.json_values import rounded
+from weft.report.json_safe_and_rounded_values import rounded
 
 
 class Traffic:

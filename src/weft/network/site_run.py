@@ -29,7 +29,7 @@ from weft.network.versions import check_version
 from weft.network.wire_format import Hello, Work, Worked, decode_envelope, encode
 from weft.protocol import Fields, fields_of, pack, phase_named, unpack
 from weft.protocol.transcript_hash import reply_hash, split_hashes
-from weft.report.json_values import rounded
+from weft.report.json_safe_and_rounded_values import rounded
 from weft.storage.atomic_files import StorageError
 from weft.storage.copied_folder_check import is_original, mark_origin
 from weft.storage.journal import Journal

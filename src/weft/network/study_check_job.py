@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.network.job_kind import FinishedRun, OnIteration, RunKind, WrittenBy
+from weft.network.job_kind_interface import FinishedRun, OnIteration, RunKind, WrittenBy
 from weft.network.linear_job import check_consent, open_party, told_of_config
-from weft.network.repeat_absences import Presence
+from weft.network.record_and_replay_absences import Presence
 from weft.network.run_results import PRESENCE, undamaged
 from weft.network.submitted_task import CheckTask
 from weft.protocol import Channel
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from weft.crypto.randomness_to_replay import Memory
     from weft.federation.study_check_coordinator import StudyCheck
     from weft.federation.study_check_party import CheckParty
-    from weft.network.site_tables_keys_policy import SiteMember
+    from weft.network.site_member import SiteMember
     from weft.privacy.agreement import Consent
 
 _FOUND = "check.json"

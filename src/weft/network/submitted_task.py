@@ -15,7 +15,7 @@ from weft.protocol import Fields, Message, fields_of
 from weft.protocol.field_visibility import texts
 from weft.protocol.recording_file import Head
 from weft.solvers.algorithm_choice import resolve
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 #: A run's name, which is also a folder's on every site.
 _RUN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
@@ -30,7 +30,8 @@ class TaskMessage(Message):
 class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
     """What a run is to do, with nothing in it that is a secret or names a file.
 
-    A job kind (`weft.network.job_kind.JobKind`) has a subclass whose ``tag`` is the kind's name.
+    A job kind (`weft.network.job_kind_interface.JobKind`) has a subclass whose ``tag`` is the
+    kind's name.
 
     Attributes
     ----------

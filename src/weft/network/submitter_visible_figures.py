@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from weft.report.json_values import rounded
-from weft.solvers.evaluation_settings import MOST_FOLDS
+from weft.report.json_safe_and_rounded_values import rounded
+from weft.solvers.held_out_evaluation_settings import MOST_FOLDS
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from weft.config.federation_config import FederationConfig
+from weft.config.config_of_any_job_kind import FederationConfig
 from weft.network.installed_job_kinds import kind_of_config
-from weft.network.repeat_absences import Presence
+from weft.network.record_and_replay_absences import Presence
 from weft.network.run_results import PRESENCE
 from weft.storage.atomic_folder import building
 
@@ -28,7 +28,7 @@ def write_out(
     returned
         Folder with the coordinator's files.
     keys, party, command
-        As in `weft.network.job_kind.JobKind.write_results`.
+        As in `weft.network.job_kind_interface.JobKind.write_results`.
 
     Returns
     -------

@@ -100,7 +100,8 @@ class Company(Part):
     """Other parties whom a message names, by their cards: public keys, and what they drew.
 
     Every part with such keys is a company, so that a party with a roster can refuse keys of
-    strangers in any message (:meth:`weft.privacy.agreement.consent.Consent.check_company`).
+    strangers in any message
+    (:meth:`weft.privacy.agreement.party_consent_checks.Consent.check_company`).
     """
 
     keys: Annotated[bytes, keys("of other parties", common=True)]

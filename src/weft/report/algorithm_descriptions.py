@@ -14,7 +14,7 @@ import msgspec
 
 from weft.solvers.algorithm_choice import ALGORITHMS
 from weft.solvers.algorithm_entry import Algorithm
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 CUTS = {
     "any": "any overlap of rows and columns",

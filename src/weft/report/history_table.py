@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from weft.solvers.base import Record
+from weft.solvers.solver_interfaces_and_results import Record
 
 _COLUMNS = [field.name for field in fields(Record)]
 _WHOLE = ["iteration", "present", "round_trips", "bytes_down", "bytes_up", "certified_at"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
-from weft.solvers.base import Result, Stage
+from weft.solvers.solver_interfaces_and_results import Result, Stage
 from weft.solvers.solver_settings import Scoring
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from weft.report.holdings_groups import read_numbers
 from weft.report.number_format import names
 from weft.report.page.gap_and_loss_curves import curves_of
 from weft.report.page.holdings_section import MOST_NAMED, feature_groups, party_of_tile, tiles_of
+from weft.report.page.largest_model_weights import class_names, is_scaled, largest
 from weft.report.page.phase_names import name_of
-from weft.report.page.results_data import Source, read_folder
-from weft.report.page.weights import class_names, is_scaled, largest
+from weft.report.page.read_results_folder import Source, read_folder
 from weft.report.plot_style import BLUE, GREY, INK, new_figure, not_drawn, polish
 from weft.storage.atomic_files import replacing
 

@@ -18,7 +18,7 @@ from weft.protocol.metering import Spent
 from weft.report.evaluation import evaluation_of, headline
 from weft.report.holdings_counts import kind_of
 from weft.report.holdings_groups import cohorts_of
-from weft.report.json_values import finite
+from weft.report.json_safe_and_rounded_values import finite
 from weft.report.lambda_path import (
     GAINS,
     Measure,
@@ -28,7 +28,7 @@ from weft.report.lambda_path import (
     score_measure,
 )
 from weft.solvers.algorithm_choice import algorithm_of
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 
 def summarise(

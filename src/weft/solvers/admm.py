@@ -32,10 +32,10 @@ from weft.losses import Loss
 from weft.solvers.algorithm_entry import Algorithm, bounds
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator, Scalars
-from weft.solvers.rounds.coordinator_state import RoundsState, Step
+from weft.solvers.rounds.coordinator_totals_and_bound import RoundsState, Step
 from weft.solvers.rounds.messages import LOCAL, Model, RoundReply, RoundRequest, StepPhase
 from weft.solvers.rounds.party import Handler, RoundParty, positive
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.sums.party_contribution import Contribution
 from weft.sums.party_table_products import LocalTable
 from weft.sums.scalar_sums import pack_scalars

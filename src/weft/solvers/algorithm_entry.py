@@ -10,8 +10,8 @@ import msgspec
 
 from weft.guards.terms import Terms
 from weft.matching.party_view import PartyView
-from weft.solvers.base import Coordinator, PartyFactory
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
+from weft.solvers.solver_interfaces_and_results import Coordinator, PartyFactory
 from weft.solvers.sum_count_forecast import Forecast
 
 #: How the table may be cut: both ways, by rows or by columns only, or not at all.

@@ -15,11 +15,11 @@ import numpy as np
 from weft.solvers.algorithm_entry import Algorithm
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator
-from weft.solvers.rounds.coordinator_state import Step
+from weft.solvers.rounds.coordinator_totals_and_bound import Step
 from weft.solvers.rounds.dual_party import DualParty
 from weft.solvers.rounds.messages import LOCAL, RoundReply, RoundRequest, StepPhase
 from weft.solvers.rounds.party import Handler
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 
 class CocoaCoordinator(RoundCoordinator):

@@ -19,11 +19,11 @@ from weft.array_types import Floats
 from weft.solvers.algorithm_entry import Algorithm
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator
-from weft.solvers.rounds.coordinator_state import Step
+from weft.solvers.rounds.coordinator_totals_and_bound import Step
 from weft.solvers.rounds.dual_party import DualParty
 from weft.solvers.rounds.messages import LOCAL, MERGE, RoundReply, RoundRequest, StepPhase
 from weft.solvers.rounds.party import Handler
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 
 class D3caOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -25,10 +25,10 @@ from weft.solvers.algorithm_entry import Algorithm, bounds
 from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator, Scalars
-from weft.solvers.rounds.coordinator_state import RoundsState, Step
+from weft.solvers.rounds.coordinator_totals_and_bound import RoundsState, Step
 from weft.solvers.rounds.messages import LOCAL, Model, RoundReply, RoundRequest, StepPhase
 from weft.solvers.rounds.party import Handler, RoundParty
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.sums.scalar_sums import pack_scalars
 
 #: What the parties sum in an exchange.

@@ -26,10 +26,10 @@ from weft.solvers.algorithm_entry import Algorithm, bounds
 from weft.solvers.participation import Cyclic
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator
-from weft.solvers.rounds.coordinator_state import RoundsState, Step
+from weft.solvers.rounds.coordinator_totals_and_bound import RoundsState, Step
 from weft.solvers.rounds.messages import LOCAL, MERGE, Model, RoundReply, RoundRequest, StepPhase
 from weft.solvers.rounds.party import Handler, RoundParty
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.sums.coordinator_totals import IncrementTotals
 
 # ── a party's own problem ──────────────────────────────────────────────────────────────

@@ -28,7 +28,7 @@ from weft.guards.score_buckets import (
 )
 from weft.losses import Loss
 from weft.losses.probabilities import WITH_PROBABILITIES, class_probabilities
-from weft.solvers.evaluation_settings import EvaluationSettings
+from weft.solvers.held_out_evaluation_settings import EvaluationSettings
 
 #: Sums over all held-out samples: how many, how many predicted rightly, losses, their squares,
 #: squared errors of probabilities (Brier), their squares, and probabilities of the second class.

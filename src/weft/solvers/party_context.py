@@ -14,7 +14,7 @@ from weft.crypto import Cipher
 from weft.crypto.randomness_to_replay import RandomnessLog
 from weft.guards.score_buckets import EarlierCounts
 from weft.matching.party_view import PartyView
-from weft.sums.fixed_point_bounds import Bounds
+from weft.sums.largest_possible_sums import Bounds
 from weft.sums.party_table_products import LocalTable
 
 if TYPE_CHECKING:

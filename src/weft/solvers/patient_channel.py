@@ -15,7 +15,7 @@ from typing import Any
 from weft.errors import ConfigError
 from weft.protocol import Among, Channel, Replies, Request
 from weft.solvers.participation import Participation, participation_of
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 
 def patient(channel: Channel, settings: Settings) -> Channel:

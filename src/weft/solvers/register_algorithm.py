@@ -10,10 +10,10 @@ import msgspec
 from weft.errors import ConfigError
 from weft.solvers.algorithm_choice import ALGORITHMS
 from weft.solvers.algorithm_entry import Algorithm
-from weft.solvers.base import Coordinator
 from weft.solvers.rounds.coordinator import RoundCoordinator
 from weft.solvers.rounds.messages import KINDS, SCALARS, STEP_PHASES
-from weft.solvers.settings import AUTO, Settings
+from weft.solvers.run_settings import AUTO, Settings
+from weft.solvers.solver_interfaces_and_results import Coordinator
 
 _NAME = re.compile(r"[a-z][a-z0-9+-]*")
 #: What ``shown_alone`` is where an entry does not name it.

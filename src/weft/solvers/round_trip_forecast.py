@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.participation import participation_of
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 #: Round trips before training and after it. They do not wait: parties must be there for them.
 BEFORE_AND_AFTER = 20

@@ -16,10 +16,10 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Reading, Replies, Request
-from weft.solvers.base import Checkpointing, Coordinator, Record, Result
 from weft.solvers.checkpoints import load_checkpoint, save_checkpoint
-from weft.solvers.coordinator_state import MOST_SILENT, RunState
-from weft.solvers.settings import Settings
+from weft.solvers.coordinator_attendance_and_certificate import MOST_SILENT, RunState
+from weft.solvers.run_settings import Settings
+from weft.solvers.solver_interfaces_and_results import Checkpointing, Coordinator, Record, Result
 from weft.sums.gap_certificate import Certificate
 
 #: A gap that is smaller by this share is better.

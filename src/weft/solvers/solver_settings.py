@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from weft.errors import ConfigError
-from weft.solvers.evaluation_settings import MOST_FOLDS
+from weft.solvers.held_out_evaluation_settings import MOST_FOLDS
 from weft.solvers.subspace.settings import SubspaceSettings
 
 #: By what folds choose λ.

@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from weft.solvers.rounds.coordinator_state import CERTIFY_EVERY
-from weft.solvers.settings import Settings
+from weft.solvers.rounds.coordinator_totals_and_bound import CERTIFY_EVERY
+from weft.solvers.run_settings import Settings
 
 #: The gap of a run that is not told when to stop but by its limits.
 NO_GAP = 1e-6

@@ -23,11 +23,11 @@ from weft.solvers.algorithm_entry import Algorithm, bounds
 from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator
-from weft.solvers.rounds.coordinator_state import RoundsState, Step
-from weft.solvers.rounds.curvature import mean_curvature, sample_curvature
+from weft.solvers.rounds.coordinator_totals_and_bound import RoundsState, Step
 from weft.solvers.rounds.messages import LOCAL, MERGE, Model, RoundReply, RoundRequest, StepPhase
 from weft.solvers.rounds.party import Handler, RoundParty, positive
-from weft.solvers.settings import Settings
+from weft.solvers.rounds.party_loss_curvature import mean_curvature, sample_curvature
+from weft.solvers.run_settings import Settings
 from weft.solvers.shared_sample_draws import cohort_draws
 from weft.sums.party_contribution import Contribution
 

@@ -23,7 +23,7 @@ from weft.matching.party_view import PartyView
 from weft.protocol import Request
 from weft.protocol.message import malformed
 from weft.sums.coordinator_totals import IncrementTotals
-from weft.sums.fixed_point_bounds import Bounds
+from weft.sums.largest_possible_sums import Bounds
 from weft.sums.latest_value_per_slot import LatestValues
 from weft.sums.party_contribution import Gathering, Latest, own_slots
 from weft.sums.party_table_products import LocalTable

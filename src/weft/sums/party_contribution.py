@@ -18,7 +18,7 @@ from weft.crypto.ciphers.block_format import MOST_PARTIES
 from weft.crypto.ciphers.cipher_arguments_and_results import ANY_LATER, WHAT, Incoming, Outgoing
 from weft.crypto.ciphers.party_cipher import Cipher
 from weft.crypto.fixed_point import FixedPoint, encode_block_increment, encode_increment
-from weft.crypto.pads.known_pads_per_slot import Tails
+from weft.crypto.pads.pads_under_running_totals import Tails
 from weft.errors import ProtocolError
 from weft.matching.party_view import ToldView
 from weft.numba_options import OUTER

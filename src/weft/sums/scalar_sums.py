@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.ciphers.party_cipher import Cipher
-from weft.crypto.primitives.wide_integers import (
+from weft.crypto.primitives.scalars_modulo_2_144 import (
     floats_of,
     number_bytes,
     unpacked,

@@ -18,7 +18,7 @@ from weft.errors import ConfigError
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Phase
 from weft.sums.coordinator_totals import IncrementTotals
-from weft.sums.masked_maxima import (
+from weft.sums.maxima_from_digit_sums import (
     EXPONENT_ROUNDS,
     ROUNDS,
     ask_largest,

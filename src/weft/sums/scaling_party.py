@@ -15,8 +15,7 @@ from weft.errors import ConfigError, ProtocolError
 from weft.matching.party_view import PartyView
 from weft.protocol.message import malformed
 from weft.protocol.message_bytes import question_digest
-from weft.sums.build_party_table import build_table, cohort_bounds, counted_once
-from weft.sums.masked_maxima import (
+from weft.sums.maxima_from_digit_sums import (
     EXPONENT_ROUNDS,
     ROUNDS,
     LargestParty,
@@ -38,6 +37,7 @@ from weft.sums.scaling_and_certificate_messages import (
     RowNormsReply,
     RowNormsRequest,
 )
+from weft.sums.table_with_overlap_weights import build_table, cohort_bounds, counted_once
 
 Moments = Callable[[Floats, NDArray[np.int32]], tuple[Floats, Floats]]
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from weft.array_types import Ints
 from weft.crypto.ciphers.chunk_layout import chunks_of
 from weft.crypto.pads.pad_ids_in_totals import Holders
+from weft.fast_small_array_operations import cut
 from weft.matching.cohorts import Axis
-from weft.small_arrays import cut
 
 _EVERY = np.zeros(0, bool)
 

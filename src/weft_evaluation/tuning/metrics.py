@@ -12,7 +12,7 @@ from dataclasses import astuple, dataclass, fields
 import numpy as np
 
 from weft.protocol.metering import LATENCIES
-from weft.solvers.base import Record
+from weft.solvers.solver_interfaces_and_results import Record
 
 #: Losses at the end that are averaged.
 LAST = 5

@@ -15,7 +15,7 @@ import numpy as np
 from weft.errors import ConfigError
 from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.algorithm_entry import Range
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 #: Settings that not every algorithm reads, and that say how it works.
 _SETTINGS = ("iic", "gamma", "groups")

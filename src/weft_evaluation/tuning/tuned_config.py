@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from weft.config.federation_config import read_content
+from weft.config.config_of_any_job_kind import read_content
 from weft.config.schema import SolverSection
 from weft.solvers.algorithm_choice import ALGORITHMS
-from weft.solvers.settings import DEFAULTS, Settings
+from weft.solvers.run_settings import DEFAULTS, Settings
 
 #: Settings that only some algorithms read.
 _SHARED = {name for algorithm in ALGORITHMS.values() for name in algorithm.reads}

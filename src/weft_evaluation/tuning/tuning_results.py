@@ -13,8 +13,8 @@ import pandas as pd
 from weft import __version__
 from weft.config.read_config import read_config
 from weft.protocol.metering import LATENCIES
-from weft.report.json_values import json_text
-from weft.solvers.settings import Settings
+from weft.report.json_safe_and_rounded_values import json_text
+from weft.solvers.run_settings import Settings
 from weft_evaluation.tuning.grey_relational import FORMULA
 from weft_evaluation.tuning.metrics import NAMES
 from weft_evaluation.tuning.random_search import Trial

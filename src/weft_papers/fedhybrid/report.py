@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from weft import __version__
-from weft.report.json_values import json_text
+from weft.report.json_safe_and_rounded_values import json_text
 from weft_papers.fedhybrid.figures import draw_figures
 from weft_papers.fedhybrid.methods_comparison import COARSE, FINE, Outcome
 

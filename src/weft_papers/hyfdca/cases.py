@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft_papers.hyfdca.paper import BASELINES, WALL_SECONDS, DataSet, Setting, data_sets
 
 Method = Literal["hyfdca", "unit", "safe", "auto", "fedavg", "hyfem"]

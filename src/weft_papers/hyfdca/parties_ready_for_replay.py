@@ -25,8 +25,8 @@ from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.hyfdca.coordinator import HyfdcaCoordinator
 from weft.solvers.party_context import PartyContext
 from weft.solvers.run_loop import IteratedCoordinator
-from weft.solvers.settings import Settings
-from weft.sums.masked_maxima import units_above
+from weft.solvers.run_settings import Settings
+from weft.sums.maxima_from_digit_sums import units_above
 from weft.sums.scaling_and_certificate_messages import SIZE
 from weft_papers.hyfdca.parties_by_iteration import drawn_at_once
 from weft_papers.hyfdca.setting_data import SettingData

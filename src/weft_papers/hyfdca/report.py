@@ -10,7 +10,7 @@ import msgspec
 import pandas as pd
 
 from weft import __version__
-from weft.report.json_values import json_text
+from weft.report.json_safe_and_rounded_values import json_text
 from weft.storage.atomic_files import replacing
 from weft_papers.hyfdca.analysis import MODES, SERIES, Findings, count
 from weft_papers.hyfdca.cases import TITLES, Plan

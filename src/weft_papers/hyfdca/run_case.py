@@ -24,7 +24,7 @@ from weft.federation.local_federation import Federation
 from weft.federation.model import Model
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
 from weft.matching.id_and_name_forms import normal_features
-from weft.solvers.base import Record
+from weft.solvers.solver_interfaces_and_results import Record
 from weft.storage.atomic_files import replacing
 from weft_evaluation.weights_during_run import Follower
 from weft_papers.hyfdca.cases import Case, Method, Target

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from weft import __version__
-from weft.report.json_values import json_text
+from weft.report.json_safe_and_rounded_values import json_text
 from weft.storage.atomic_files import replacing
 from weft_papers.hyfem.figures import plot_experiment
 from weft_papers.hyfem.results import RunFile, versions

@@ -48,7 +48,7 @@ from weft.crypto.ciphers.contribution_masks import (
     carried_by,
 )
 from weft.crypto.pads.cohort_mask_neighbours import MaskRing
-from weft.crypto.pads.known_pads_per_slot import Tails
+from weft.crypto.pads.pads_under_running_totals import Tails
 from weft.crypto.scalar_mask_neighbours import Sharers
 from weft.errors import ProtocolError
 from weft.protocol.message import Message

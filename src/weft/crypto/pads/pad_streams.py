@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Slots
+from weft.arrays_outside_heap import shared
 from weft.crypto.ciphers.block_format import ID_BITS, SIGN, Carried, Where, named
 from weft.crypto.ciphers.chunk_layout import MODULUS
 from weft.crypto.pads.cohort_mask_neighbours import MaskRing, stacked
@@ -49,7 +50,6 @@ from weft.crypto.primitives.aes import Aes256, Blocks
 from weft.crypto.primitives.prime_field import PRIME
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError
-from weft.lasting_arrays import shared
 from weft.protocol.shared_fields import PadIds
 
 Words = NDArray[np.uint64]

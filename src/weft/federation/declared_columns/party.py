@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from weft.array_types import Ints
-from weft.crypto.party_run_keys import Keyring
+from weft.crypto.party_seeds_and_shared_key import Keyring
 from weft.crypto.randomness_to_replay import RandomnessLog
 from weft.crypto.secret_bytes import Secret
 from weft.data.blank_cells import settle_missing

@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.crypto import Adder
 from weft.errors import ConfigError, PartyAway, ProtocolError
-from weft.federation.announcements.coordinator import Announced
+from weft.federation.announced_terms_and_classes.coordinator import Announced
 from weft.federation.messages import (
     RELEASE,
     TAKE_MODEL,
@@ -20,14 +20,14 @@ from weft.federation.messages import (
     ReleaseReply,
     ReleaseRequest,
 )
-from weft.federation.release.model_header import Head
+from weft.federation.release.model_facts_without_weights import Head
 from weft.federation.release.noised_weights import NoiseSize
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Meter
 from weft.protocol.shared_fields import Boxes
 from weft.solvers.algorithm_choice import algorithm_of
-from weft.solvers.base import Result
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
+from weft.solvers.solver_interfaces_and_results import Result
 
 #: Seconds between two tries to get the model from a party that does not answer.
 _PAUSE = 1.0

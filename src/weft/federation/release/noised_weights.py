@@ -21,7 +21,7 @@ from weft.guards.model_noise_size import (
     row_bound,
     sensitivity,
 )
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 
 @dataclass(frozen=True)

@@ -10,21 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.party_key_pairs import Identity, PublicIdentity
-from weft.crypto.party_run_keys import Keyring
+from weft.crypto.party_seeds_and_shared_key import Keyring
 from weft.data.columns.table_transformation import Transformation
 from weft.errors import ProtocolError
 from weft.federation.messages import ModelRequest, ModelSlice, ReleaseReply
 from weft.federation.model import Model
 from weft.federation.release.encrypted_model_slices import open_slice, seal_slice
-from weft.federation.release.model_header import Head
+from weft.federation.release.model_facts_without_weights import Head
 from weft.federation.release.reader_opens_release import joined
 from weft.federation.release.reader_second_moments import SecondMoments
-from weft.privacy.agreement.consent import Consent
+from weft.privacy.agreement.party_consent_checks import Consent
 from weft.protocol.transcript_hash import Transcript, signed_bytes
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 if TYPE_CHECKING:
-    from weft.federation.release.fit_inference import Inference
+    from weft.federation.release.fit_standard_errors import Inference
 
 Publics = Mapping[str, PublicIdentity]
 

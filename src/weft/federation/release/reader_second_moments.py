@@ -25,9 +25,9 @@ from weft.federation.messages import (
 )
 from weft.federation.model import Model
 from weft.protocol.message import malformed
-from weft.solvers.base import WITHHELD
+from weft.solvers.run_settings import Settings
 from weft.solvers.sealed.supported_losses import ALIKE
-from weft.solvers.settings import Settings
+from weft.solvers.solver_interfaces_and_results import WITHHELD
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -32,7 +32,7 @@ from weft.inference.party_sums_for_standard_errors import (
 )
 from weft.inference.requirements import Kind, refuse_few_samples, refuse_few_sites
 from weft.matching.party_view import PartyView
-from weft.solvers.base import InferringHalf
+from weft.solvers.run_settings import Settings
 from weft.solvers.sealed.coalition_knowledge import ROWS_PER_NUMBER, Told, unions
 from weft.solvers.sealed.second_moment_guard import (
     MANY_GROUPS,
@@ -43,7 +43,7 @@ from weft.solvers.sealed.second_moment_guard import (
     refuse_site_alone,
     refuse_sparse,
 )
-from weft.solvers.settings import Settings
+from weft.solvers.solver_interfaces_and_results import InferringHalf
 
 #: Rows of equal weight for each column in sums of squared slopes, most of which are small: so many
 #: that these have four times as many cells as the matrix has numbers.

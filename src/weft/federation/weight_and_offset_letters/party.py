@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from weft.array_types import Flags, Floats
-from weft.crypto.party_run_keys import Keyring
+from weft.crypto.party_seeds_and_shared_key import Keyring
 from weft.crypto.secret_bytes import Secret
 from weft.data.tile import Tile
 from weft.data.weight_and_offset_columns import beside_values

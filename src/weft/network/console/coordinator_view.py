@@ -10,7 +10,7 @@ import msgspec
 
 from weft import __version__
 from weft.errors import ConfigError, WeftError
-from weft.network.console.federation_view import (
+from weft.network.console.shared_view_records import (
     ExposureRow,
     FederationView,
     RunRow,
@@ -22,7 +22,7 @@ from weft.network.discard_run import SUBMITTER, TASK
 from weft.network.engine.admin_session import RunInfo, info_of, newest_jobs, places_of
 from weft.network.engine.kit_health import examine_machine, examine_process
 from weft.network.engine.stored_jobs import stored_jobs
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit_folder import Kit
 from weft.network.process_pulse import Pulse, living_pulse, read_pulse
 from weft.network.run_progress import Report
 from weft.network.run_progress_file import RunFigures, figures_of_run

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from weft import __version__
-from weft.network.console.federation_view import UNDER_WAY, FederationView
+from weft.network.console.shared_view_records import UNDER_WAY, FederationView
 from weft.network.run_status_line import wait_text
-from weft.report.json_values import finite
+from weft.report.json_safe_and_rounded_values import finite
 from weft.report.page.html_elements import Html, el, embedded, join, section
 from weft.report.page.html_file import asset, digest
 

@@ -18,8 +18,8 @@ from secrets import token_urlsafe
 from threading import Lock
 
 from weft.errors import ConfigError, WeftError
-from weft.network.console.federation_view import FederationView, Viewpoint
 from weft.network.console.page import STATE, content_policy, page_of, state_of
+from weft.network.console.shared_view_records import FederationView, Viewpoint
 
 _LOOPBACK = "127.0.0.1"
 #: Seconds for which a look is good enough for all who ask, and that a caller may take to ask.

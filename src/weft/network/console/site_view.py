@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 from weft import __version__
-from weft.network.console.federation_view import ExposureRow, FederationView, RunRow
+from weft.network.console.shared_view_records import ExposureRow, FederationView, RunRow
 from weft.network.engine.kit_health import examine_machine, examine_process
 from weft.network.exposure_metrics import ExposureMetrics
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit_folder import Kit
 from weft.network.site_run_index import IndexedRun, RunIndex
 
 _FROM = "By this site's own ledger, over all its runs (weft ledger has more)."

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from weft import __version__
-from weft.network.console.federation_view import (
+from weft.network.console.shared_view_records import (
     FederationView,
     RunRow,
     SiteRow,
@@ -22,7 +22,7 @@ from weft.network.engine.admin_session import (
     places_of,
 )
 from weft.network.engine.kit_health import examine_machine
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit_folder import Kit
 from weft.network.run_progress import Report
 from weft.network.run_progress_file import GapCurve, GapPoint
 from weft.network.run_status_line import report_text

@@ -13,12 +13,13 @@ of the server, the submitter an admin session. Nothing else of Weft but the kits
   (`shared_timer` belongs to it);
 - `no_memory_growth`: keeps long-lived processes from growing;
 - `no_core_dumps`: keeps what they have in memory from the disk;
-- `startup_checks`: checks of port, coordinator and certificate before the engine starts;
+- `port_and_coordinator_checks`: checks of port, coordinator and certificate before the engine
+  starts;
 - `serve_and_join`: ``weft serve`` and ``weft join`` in the foreground;
 - `on_demand_site_process`: a site whose work is done in another process, `site_process_main`, that
   `fork_server` starts; `site_process_frames` go between them;
 - `process_event_log`: their readable log;
-- `admin_session`, `submitter_follows_run`: the submitter's side.
+- `admin_session`, `submitter_brings_run_to_end`: the submitter's side.
 """
 
 from __future__ import annotations

@@ -37,9 +37,9 @@ from weft.network.engine.site_process_frames import (
     send_frame,
 )
 from weft.network.engine.site_process_main import work_for_site
-from weft.network.join_settings import JoinSettings
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit_folder import Kit
 from weft.network.metrics_text import Metric
+from weft.network.site_join_settings import JoinSettings
 from weft.network.site_run_index import IndexedRun, RunIndex
 from weft.network.wire_format import Failed, Ping, Pong, decode_envelope, encode
 from weft.storage.atomic_files import StorageError
@@ -81,7 +81,7 @@ def open_apart(
 
 
 class SiteProcess:
-    """A site as `weft.network.site_endpoint.Site` is one, in another process.
+    """A site as `weft.network.site_answers_envelopes.Site` is one, in another process.
 
     Parameters
     ----------

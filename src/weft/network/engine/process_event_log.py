@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 from weft.network.event_lines import JsonLines, LogStyle, TextLines
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit_folder import Kit
 
 #: Loggers below this one are for people to read.
 _ROOT = "weft"

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from weft import __version__
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit_folder import Kit
 from weft.network.process_metrics_file import MetricsFile
 from weft.network.process_pulse import BEAT, Pulse, end_pulse, write_pulse
 from weft.network.systemd_notify import ServiceManager

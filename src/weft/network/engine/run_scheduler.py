@@ -25,7 +25,7 @@ from weft.network.engine.engine_internals import (
 )
 from weft.network.engine.stored_jobs import submission_of
 from weft.network.engine.write_job import ENDING, FORGETS, ending_file
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit_folder import Kit
 from weft.network.process_pulse import SeenSite
 from weft.network.run_progress import Report
 from weft.network.run_queue import QueueLimits, Submission, next_to_begin, too_many

@@ -19,21 +19,21 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from weft.errors import ConfigError, WeftError
+from weft.network.certificate_identity import Credential
 from weft.network.coordinator_metrics import coordinator_metrics
-from weft.network.credentials import Credential
-from weft.network.engine.expected_errors import leave_out_expected_errors
+from weft.network.engine.leave_out_harmless_log_lines import leave_out_expected_errors
 from weft.network.engine.no_core_dumps import write_no_core
 from weft.network.engine.no_memory_growth import (
     collect_garbage_often,
     return_large_blocks,
     share_pools,
 )
+from weft.network.engine.port_and_coordinator_checks import check_port_free, wait_for_coordinator
 from weft.network.engine.process_event_log import LogFollower, event_log_file, start_event_log
 from weft.network.engine.process_status_thread import ProcessHeart
-from weft.network.engine.startup_checks import check_port_free, wait_for_coordinator
 from weft.network.event_lines import LogStyle
-from weft.network.kits.engine_settings import HEARTBEAT
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit_folder import Kit
+from weft.network.kits.nvflare_settings_of_kit import HEARTBEAT
 from weft.network.metrics_text import Metric
 from weft.network.process_metrics_file import MetricsFile, machine_metrics
 from weft.network.process_pulse import Pulse
@@ -43,7 +43,7 @@ from weft.network.serve_settings import ServeSettings, write_serve_settings
 if TYPE_CHECKING:
     # A coordinator that waits for runs loads nothing that only a run or a site needs.
     from weft.network.engine.on_demand_site_process import SiteProcess
-    from weft.network.site_endpoint import Site
+    from weft.network.site_answers_envelopes import Site
 
 log = logging.getLogger("weft.process")
 

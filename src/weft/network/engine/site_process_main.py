@@ -28,9 +28,9 @@ from weft.storage.atomic_files import StorageError
 if TYPE_CHECKING:
     # Loaded where a process works, not where it waits.
     from weft.network.exposure_metrics import ExposureMetrics
-    from weft.network.join_settings import JoinSettings
-    from weft.network.kits.open_kit import Kit
-    from weft.network.site_endpoint import Site
+    from weft.network.kits.kit_folder import Kit
+    from weft.network.site_answers_envelopes import Site
+    from weft.network.site_join_settings import JoinSettings
 
 #: One for every letter that comes, so that none waits for others, and one for the owner.
 _THREADS = MOST_LETTERS + MOST_PINGS + 1

@@ -10,8 +10,8 @@ import msgspec
 from nvflare.apis.job_def import JobMetaKey, RunStatus
 
 from weft.network.engine.write_job import ENDING, FORGETS
-from weft.network.kits.engine_settings import engine_folder
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit_folder import Kit
+from weft.network.kits.nvflare_settings_of_kit import engine_folder
 from weft.network.run_progress import Report
 from weft.network.run_queue import Submission
 from weft.types_ready_to_decode import prepared

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit_folder import Kit
 
 if TYPE_CHECKING:
     from weft.network.submitted_task import Task

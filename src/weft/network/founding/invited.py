@@ -23,11 +23,11 @@ from weft.network.founding.letters import (
 )
 from weft.network.kits.certificate_requests import make_request
 from weft.network.kits.certificates import fingerprint, pem
-from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.kits.install_kit import install
-from weft.network.kits.open_kit import KEYS, ROSTER, SITE_KIT, Kit
+from weft.network.kits.kit_folder import KEYS, ROSTER, SITE_KIT, Kit
+from weft.network.kits.nvflare_settings_of_kit import COORDINATOR
 from weft.privacy.agreement import write_roster
-from weft.privacy.agreement.roster_files import Card, card_of
+from weft.privacy.agreement.cards_and_roster_drafts import Card, card_of
 from weft.privacy.agreement.signed_roster import SignedRoster
 from weft.storage.atomic_files import write_private
 from weft.storage.atomic_folder import building

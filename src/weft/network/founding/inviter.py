@@ -32,11 +32,11 @@ from weft.network.kits.certificates import (
     read_request,
     requested_key,
 )
-from weft.network.kits.engine_settings import COORDINATOR
-from weft.network.kits.open_kit import KEYS, ROSTER, SITE_KIT
+from weft.network.kits.kit_folder import KEYS, ROSTER, SITE_KIT
+from weft.network.kits.nvflare_settings_of_kit import COORDINATOR
 from weft.network.kits.provisioning import provision
 from weft.privacy.agreement import read_roster, write_roster
-from weft.privacy.agreement.roster_files import Card, card_of
+from weft.privacy.agreement.cards_and_roster_drafts import Card, card_of
 from weft.privacy.agreement.signed_roster import Hex, SignedRoster
 from weft.storage.atomic_folder import building
 

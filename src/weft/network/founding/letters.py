@@ -19,9 +19,9 @@ from weft.crypto.party_key_pairs import Identity, PublicIdentity
 from weft.errors import ConfigError, WeftError
 from weft.guards.terms import Terms
 from weft.network.kits.federation_plan import FederationPlan, planned
-from weft.privacy.agreement.roster_files import Card, draft_roster
+from weft.privacy.agreement.cards_and_roster_drafts import Card, draft_roster
+from weft.privacy.agreement.limits_and_site_policy import Limits
 from weft.privacy.agreement.signed_roster import Hex, SignedRoster, from_hex, to_hex
-from weft.privacy.agreement.site_policy import Limits
 from weft.storage.atomic_files import replacing
 from weft.types_ready_to_decode import prepared
 

@@ -7,12 +7,12 @@ No secret of `weft.crypto.keys` ever lies in a kit.
 
 - `federation_plan`: reading ``federation.toml``;
 - `certificates`: the authority, and what it signs;
-- `engine_settings`: a kit's settings for the engine;
+- `nvflare_settings_of_kit`: a kit's settings for the engine;
 - `provisioning`: making the kits of a federation, and of those who join later;
 - `certificate_requests`: keys that are made on a site and never leave it; `install_kit`: kits
   completed or renewed with them; `keyless_kit_archive`: how kits without keys travel;
 - `coordinator_move_letter`: letters of the authority that say where the coordinator is now;
-- `open_kit`: an installed kit, opened to start from it.
+- `kit_folder`: an installed kit, opened to start from it.
 
 ::
 

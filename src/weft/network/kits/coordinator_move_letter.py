@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from weft.errors import ConfigError
 from weft.network.kits.certificates import Authority, read_certificate
-from weft.network.kits.open_kit import Kit, packed_json
+from weft.network.kits.kit_folder import Kit, packed_json
 from weft.storage.atomic_files import write_private
 from weft.types_ready_to_decode import prepared
 

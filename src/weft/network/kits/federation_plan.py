@@ -29,7 +29,7 @@ from msgspec import Meta
 
 from weft.config.strict_reading import checked, naming, read_toml
 from weft.errors import ConfigError
-from weft.network.kits.engine_settings import COORDINATOR, Kind
+from weft.network.kits.nvflare_settings_of_kit import COORDINATOR, Kind
 from weft.privacy.agreement import read_roster
 
 #: What the engine takes as names, by kind; a name is also the common name of a certificate.

@@ -22,9 +22,9 @@ from weft.network.kits.certificates import (
     read_key,
 )
 from weft.network.kits.coordinator_move_letter import last_move, vouched_move
-from weft.network.kits.engine_settings import COORDINATOR
 from weft.network.kits.keyless_kit_archive import read_archive
-from weft.network.kits.open_kit import Kit
+from weft.network.kits.kit_folder import Kit
+from weft.network.kits.nvflare_settings_of_kit import COORDINATOR
 from weft.network.kits.provisioning import write_kit
 from weft.storage.atomic_files import StorageError, write_private
 

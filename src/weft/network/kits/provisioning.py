@@ -28,10 +28,10 @@ from weft.network.kits.certificates import (
     read_key,
 )
 from weft.network.kits.coordinator_move_letter import ADDRESS, Address, read_address
-from weft.network.kits.engine_settings import COORDINATOR, SUBMITTER_ROLE, Kind, settings_of
 from weft.network.kits.federation_plan import FederationPlan, Recipient
 from weft.network.kits.keyless_kit_archive import write_archive
-from weft.network.kits.open_kit import packed_json
+from weft.network.kits.kit_folder import packed_json
+from weft.network.kits.nvflare_settings_of_kit import COORDINATOR, SUBMITTER_ROLE, Kind, settings_of
 from weft.storage.atomic_files import StorageError, write_private
 from weft.types_ready_to_decode import prepared
 

@@ -4,8 +4,7 @@ A roster is signed by every member (`SignedRoster`); a site may have a stricter 
 (`SitePolicy`); a party keeps to both in every run (`Consent`).
 """
 
-from weft.privacy.agreement.consent import Consent
-from weft.privacy.agreement.roster_files import (
+from weft.privacy.agreement.cards_and_roster_drafts import (
     Card,
     card_of,
     read_card,
@@ -13,8 +12,9 @@ from weft.privacy.agreement.roster_files import (
     write_card,
     write_roster,
 )
+from weft.privacy.agreement.limits_and_site_policy import Limits, SitePolicy
+from weft.privacy.agreement.party_consent_checks import Consent
 from weft.privacy.agreement.signed_roster import ROLES, Charter, Hex, Member, Role, SignedRoster
-from weft.privacy.agreement.site_policy import Limits, SitePolicy
 
 __all__ = [
     "ROLES",

@@ -25,7 +25,7 @@ from weft.crypto.party_key_pairs import SIGNATURE_BYTES, Identity, PublicIdentit
 from weft.crypto.secret_bytes import KEY_BYTES
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import Terms
-from weft.privacy.agreement.site_policy import Limits
+from weft.privacy.agreement.limits_and_site_policy import Limits
 from weft.types_ready_to_decode import prepared
 
 #: What a member may do: bring rows or columns, bring labels, hold a key for matching ids, get the
@@ -164,7 +164,8 @@ class Charter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class SignedRoster:
     """A charter and the members' signatures, as the file has them.
 
-    `draft` makes an unsigned one; `weft.privacy.agreement.roster_files` reads and writes them.
+    `draft` makes an unsigned one; `weft.privacy.agreement.cards_and_roster_drafts` reads and writes
+    them.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from weft.data.columns.declared_column_cells import CategoryCells, DeclaredColum
 from weft.guards.min_batch_across_runs import standing_alone
 from weft.matching.id_and_name_forms import normal_features
 from weft.matching.party_view import PartyView
-from weft.privacy.ledger.shared_sample_roles import roles_of
+from weft.privacy.ledger.counted_share_of_samples import roles_of
 from weft.sums.party_table_products import Block
 
 Names = NDArray[np.object_]
@@ -52,7 +52,8 @@ class Attendance:
     contents
         Hashes of their cells and labels.
     roles
-        Which part of them this party counts (`weft.privacy.ledger.shared_sample_roles.roles_of`).
+        Which part of them this party counts
+        (`weft.privacy.ledger.counted_share_of_samples.roles_of`).
     rows
         Local rows of the view.
     rules

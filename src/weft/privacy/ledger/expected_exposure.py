@@ -16,9 +16,9 @@ from weft.guards.terms import Terms
 from weft.matching.holding_map import HoldingMap
 from weft.privacy.ledger.expected_views_by_receiver import View, views_of
 from weft.solvers.algorithm_choice import ALGORITHMS, algorithm_of, resolve
-from weft.solvers.evaluation_settings import EvaluationSettings
+from weft.solvers.held_out_evaluation_settings import EvaluationSettings
 from weft.solvers.round_trip_forecast import TripForecast, forecast_trips
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.solvers.sum_count_forecast import Forecast, forecast_rounds
 
 

@@ -23,10 +23,14 @@ from weft.matching.tokens import tokens_of
 from weft.privacy.ledger.earlier_column_rules import RuleMemory
 from weft.privacy.ledger.earlier_folds import FoldCut, FoldMemory
 from weft.privacy.ledger.earlier_histogram_edges import EdgeMemory
-from weft.privacy.ledger.earlier_models_and_moments import NUMBER_KINDS, NumberKind, NumberMemory
 from weft.privacy.ledger.earlier_samples import Attendance, Memory
 from weft.privacy.ledger.earlier_score_buckets import ScoreMemory
-from weft.privacy.ledger.earlier_scoring_parties import CompanyMemory
+from weft.privacy.ledger.earlier_scoring_partners import CompanyMemory
+from weft.privacy.ledger.earlier_sealed_models_and_moments import (
+    NUMBER_KINDS,
+    NumberKind,
+    NumberMemory,
+)
 
 Hashes = NDArray[np.uint64]
 

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from weft.privacy.ledger.earlier_column_rules import RuleMemory
 from weft.privacy.ledger.earlier_folds import FoldMemory
 from weft.privacy.ledger.earlier_histogram_edges import EdgeMemory
-from weft.privacy.ledger.earlier_models_and_moments import NUMBER_KINDS, NumberMemory
 from weft.privacy.ledger.earlier_samples import Memory
 from weft.privacy.ledger.earlier_score_buckets import ScoreMemory
-from weft.privacy.ledger.earlier_scoring_parties import CompanyMemory
+from weft.privacy.ledger.earlier_scoring_partners import CompanyMemory
+from weft.privacy.ledger.earlier_sealed_models_and_moments import NUMBER_KINDS, NumberMemory
 from weft.privacy.ledger.ledger_contents import COUNTS, LedgerContents, Run
 from weft.storage.atomic_files import StorageError, load_arrays, locked, save_arrays
 from weft.types_ready_to_decode import prepared

@@ -21,15 +21,15 @@ from weft.guards.model_noise_size import ModelNoise
 from weft.guards.score_buckets import EarlierCounts
 from weft.guards.terms import Terms
 from weft.privacy.ledger.earlier_folds import FoldCut
-from weft.privacy.ledger.earlier_models_and_moments import (
+from weft.privacy.ledger.earlier_samples import Attendance
+from weft.privacy.ledger.earlier_scoring_partners import companies_of
+from weft.privacy.ledger.earlier_sealed_models_and_moments import (
     FOLDS_REFUSED,
     NumberKind,
     judge_once,
     refuse_further_numbers,
     refuse_second_weighting,
 )
-from weft.privacy.ledger.earlier_samples import Attendance
-from weft.privacy.ledger.earlier_scoring_parties import companies_of
 from weft.privacy.ledger.ledger_contents import Hashes, Kind, LedgerContents, Question
 from weft.privacy.ledger.ledger_file import Book
 from weft.privacy.ledger.sum_booking import Objection, SumBooking

@@ -28,8 +28,8 @@ from weft.crypto.randomness_to_replay import RandomnessLog
 from weft.errors import ConfigError
 from weft.guards.min_batch_across_runs import Change
 from weft.matching.party_view import PartyView
-from weft.privacy.ledger.earlier_models_and_moments import NumberKind
 from weft.privacy.ledger.earlier_samples import Attendance
+from weft.privacy.ledger.earlier_sealed_models_and_moments import NumberKind
 from weft.privacy.ledger.expected_exposure import sums_too_many
 from weft.privacy.ledger.ledger_contents import Cohort, Hashes, Kind, LedgerContents, Question, Run
 from weft.privacy.ledger.ledger_file import Book

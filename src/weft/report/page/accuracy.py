@@ -10,7 +10,7 @@ from weft.losses import get_loss
 from weft.report.lambda_path import GAINS
 from weft.report.number_format import capital
 from weft.report.page.html_elements import Html, el, join, section, table
-from weft.report.page.results_data import Source
+from weft.report.page.read_results_folder import Source
 from weft.report.score_interval import wilson_interval, with_interval
 from weft.report.summary import path_measure
 

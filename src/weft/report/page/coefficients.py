@@ -8,7 +8,7 @@ from typing import Any
 from weft.inference.coefficient_table_text import ratio_figures
 from weft.report.number_format import capital
 from weft.report.page.html_elements import Html, el, facts, join, section, table
-from weft.report.page.results_data import Source
+from weft.report.page.read_results_folder import Source
 
 #: Rows that are shown at once; a file beside the page has all.
 _MOST = 60

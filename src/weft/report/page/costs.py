@@ -9,7 +9,7 @@ from typing import Any
 from weft.report.number_format import algorithm_name, count, seconds, size
 from weft.report.page.html_elements import Html, el, join, section, table
 from weft.report.page.phase_names import activity_of, name_of
-from weft.report.page.results_data import Source
+from weft.report.page.read_results_folder import Source
 
 #: Bars that can be shown, each of one or two fields of a phase.
 METRICS = {

@@ -9,7 +9,7 @@ from typing import Any
 from weft.report.evaluation import shown, width_remark
 from weft.report.number_format import capital, count
 from weft.report.page.html_elements import Html, el, join, section, table
-from weft.report.page.results_data import Source
+from weft.report.page.read_results_folder import Source
 
 #: Size of a plot in its own units, and the room for words at its left and below.
 _SIDE, _LEFT, _BELOW, _ABOVE = 260, 44, 40, 10

@@ -15,7 +15,7 @@ from weft.protocol.metering import LATENCIES
 from weft.report.history_table import certificates
 from weft.report.number_format import algorithm_name, digits
 from weft.report.page.html_elements import Html, el, section
-from weft.report.page.results_data import Source
+from weft.report.page.read_results_folder import Source
 from weft.report.plot_style import gap_floor
 from weft.solvers.algorithm_choice import ALGORITHMS
 

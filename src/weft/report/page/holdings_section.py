@@ -8,7 +8,7 @@ from typing import Any
 from weft.report.holdings_groups import LISTED, read_numbers, spelled
 from weft.report.number_format import count, names
 from weft.report.page.html_elements import Html, el, section, table
-from weft.report.page.results_data import Source
+from weft.report.page.read_results_folder import Source
 
 #: Groups that are drawn along an axis.
 MOST_DRAWN = 160

@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from weft.report.json_values import finite
+from weft.report.json_safe_and_rounded_values import finite
 from weft.report.page.accuracy import accuracy_section
 from weft.report.page.coefficients import coefficients_section
 from weft.report.page.costs import costs_section
@@ -17,11 +17,11 @@ from weft.report.page.evaluation_section import evaluation_section
 from weft.report.page.gap_and_loss_curves import curves_of, curves_section
 from weft.report.page.holdings_section import tiles_of, tiles_section
 from weft.report.page.html_elements import Html, el, embedded, join
+from weft.report.page.largest_model_weights import weights_of, weights_section
 from weft.report.page.overview import overview
 from weft.report.page.privacy import privacy_section
+from weft.report.page.read_results_folder import Source, read_folder
 from weft.report.page.rerun_instructions import rerun_section
-from weft.report.page.results_data import Source, read_folder
-from weft.report.page.weights import weights_of, weights_section
 from weft.storage.atomic_files import replacing
 
 #: Name of the file in a results folder.

@@ -9,7 +9,7 @@ from weft.losses import get_loss
 from weft.report.number_format import algorithm_name, capital, count, power, seconds, size
 from weft.report.page.evaluation_section import evaluation_facts
 from weft.report.page.html_elements import Html, el, facts, items, table
-from weft.report.page.results_data import Source
+from weft.report.page.read_results_folder import Source
 from weft.report.summary import certificate_sentence, figure, percent, shortfall
 
 

@@ -13,7 +13,7 @@ from weft.protocol.field_visibility import Form, Meaning
 from weft.protocol.recording_file import Direction
 from weft.report.number_format import count, heading, size
 from weft.report.page.html_elements import Html, el, items, section, table
-from weft.report.page.results_data import Source
+from weft.report.page.read_results_folder import Source
 from weft.solvers.algorithm_choice import ALGORITHMS
 
 _SEES = {

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from weft.report.page.html_elements import Html, el, facts, section, table
-from weft.report.page.results_data import Source
+from weft.report.page.read_results_folder import Source
 
 _NAMES = {"weft": "Weft", "python": "Python", "numpy": "NumPy"}
 

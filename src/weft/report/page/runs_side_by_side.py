@@ -15,7 +15,7 @@ from weft.report.number_format import count, seconds, size
 from weft.report.page.html_elements import Html, el, items, section, table
 from weft.report.page.html_file import PAGE, document
 from weft.report.page.overview import is_exposed
-from weft.report.page.results_data import read_summary
+from weft.report.page.read_results_folder import read_summary
 from weft.report.score_interval import could_be_equal, with_interval
 from weft.report.summary import path_measure, percent
 from weft.storage.atomic_files import replacing

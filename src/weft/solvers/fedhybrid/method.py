@@ -26,7 +26,7 @@ from weft.solvers.fedhybrid.step_sizes import Auto, Fixed, Pair, Rule, Safeguard
 from weft.solvers.fedhybrid.updates import State, gradient_update, newton_update, stand
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator, Scalars
-from weft.solvers.rounds.coordinator_state import RoundsState, Step
+from weft.solvers.rounds.coordinator_totals_and_bound import RoundsState, Step
 from weft.solvers.rounds.messages import (
     LOCAL,
     SURVEY,
@@ -38,7 +38,7 @@ from weft.solvers.rounds.messages import (
     SurveyRequest,
 )
 from weft.solvers.rounds.party import Handler, RoundParty, positive
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.sums.scalar_sums import add_scalars, pack_scalars
 
 #: Steps that were halved so often are zero.

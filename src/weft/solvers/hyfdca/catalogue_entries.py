@@ -13,7 +13,7 @@ from weft.solvers.algorithm_entry import Algorithm, Range
 from weft.solvers.hyfdca.coordinator import HyfdcaCoordinator
 from weft.solvers.hyfdca.party import HyfdcaParty
 from weft.solvers.hyfdca.sum_count_forecast import forecast_hyfdca
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 
 
 def _check(settings: Settings) -> None:

@@ -18,8 +18,12 @@ from weft.array_types import Flags
 from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Replies
-from weft.solvers.base import Record, Result
-from weft.solvers.hyfdca.coordinator_state import IterationBase, NobodyLeft, Riders, Run
+from weft.solvers.hyfdca.coordinator_iteration_and_totals import (
+    IterationBase,
+    NobodyLeft,
+    Riders,
+    Run,
+)
 from weft.solvers.hyfdca.data_norms import find_omega, share_norms
 from weft.solvers.hyfdca.messages import (
     BEGIN,
@@ -37,7 +41,8 @@ from weft.solvers.hyfdca.messages import (
 )
 from weft.solvers.participation import Cyclic
 from weft.solvers.run_loop import Clock, IteratedCoordinator, Turn, wait_for_certificate
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
+from weft.solvers.solver_interfaces_and_results import Record, Result
 from weft.sums.latest_value_per_slot import Proposals
 
 

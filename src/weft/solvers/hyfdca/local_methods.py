@@ -18,7 +18,7 @@ from weft.array_types import Floats, Ints, Slots
 from weft.losses import Loss
 from weft.matching.party_view import PartyView
 from weft.protocol.message import malformed
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.solvers.shared_sample_draws import cohort_draws, cohort_window, party_window
 
 #: Times ``min_batch`` samples are drawn of a cohort at least: not all that are drawn change.

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats, Slots
 from weft.guards.min_batch import MinBatch, SeenBatches
-from weft.guards.min_batch_beside_steps import SentAside
+from weft.guards.min_batch_of_unapplied_duals import SentAside
 from weft.protocol.message import malformed
 from weft.protocol.shared_fields import PadIds, PadLinks
 from weft.solvers.constants_and_checkpoint_messages import Constants
@@ -24,8 +24,8 @@ from weft.solvers.hyfdca.local_methods import (
     drawing_of,
 )
 from weft.solvers.party_context import PartyContext
+from weft.solvers.run_settings import Settings
 from weft.solvers.samples_alike_at_zero_weights import common_kinds
-from weft.solvers.settings import Settings
 from weft.storage.atomic_files import part_of
 from weft.sums.gap_certificate import FrozenParty, class_sums, feature_cipher
 from weft.sums.party_contribution import Contribution, Latest, Wire

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from weft.solvers.hyfdca.data_norms import MOST_ROUNDS
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.solvers.sum_count_forecast import (
     Forecast,
     capped,

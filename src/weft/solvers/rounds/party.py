@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats
 from weft.errors import ConfigError
-from weft.guards.min_batch_beside_steps import SentAside
+from weft.guards.min_batch_of_unapplied_duals import SentAside
 from weft.protocol import Answer, Message, Nothing, answer, answers
 from weft.protocol.message import malformed
 from weft.protocol.shared_fields import AcknowledgedRequest
@@ -32,9 +32,9 @@ from weft.solvers.rounds.messages import (
     StepPhase,
 )
 from weft.solvers.rounds.point_certificate import PointParty
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.storage.atomic_files import part_of
-from weft.sums.masked_maxima import LargestParty
+from weft.sums.maxima_from_digit_sums import LargestParty
 from weft.sums.party_contribution import Contribution
 from weft.sums.scaling_and_certificate_messages import DigitReply, DigitRequest
 

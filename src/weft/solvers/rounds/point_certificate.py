@@ -49,12 +49,12 @@ from weft.solvers.rounds.messages import (
     PointSpreadReply,
     PointSpreadRequest,
 )
+from weft.solvers.run_settings import Settings
 from weft.solvers.samples_alike_at_zero_weights import kinds_of_classes
-from weft.solvers.settings import Settings
 from weft.storage.atomic_files import part_of
 from weft.sums.coordinator_totals import IncrementTotals
-from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.gap_certificate import Certificate
+from weft.sums.largest_possible_sums import Bounds
 from weft.sums.latest_value_per_slot import LatestValues
 from weft.sums.party_contribution import Gathering, Posts, own_slots, speaks
 from weft.sums.party_table_products import LocalTable

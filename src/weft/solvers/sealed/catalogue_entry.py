@@ -8,14 +8,14 @@ from weft.errors import ConfigError
 from weft.guards.terms import Terms
 from weft.matching.holding_map import HoldingMap
 from weft.solvers.algorithm_entry import Algorithm
-from weft.solvers.base import Coordinator, PartyHalf
-from weft.solvers.evaluation_settings import EvaluationSettings
+from weft.solvers.held_out_evaluation_settings import EvaluationSettings
 from weft.solvers.party_context import PartyContext
-from weft.solvers.sealed.model_guard import told_by_model
+from weft.solvers.run_settings import Settings
+from weft.solvers.sealed.label_telling_model_guard import told_by_model
 from weft.solvers.sealed.point_and_vector_limit import MOST_LAMBDAS
 from weft.solvers.sealed.supported_losses import LOSSES
 from weft.solvers.sealed.table_positions import MOST_CELLS, shapes_of, whole_table
-from weft.solvers.settings import Settings
+from weft.solvers.solver_interfaces_and_results import Coordinator, PartyHalf
 from weft.solvers.sum_count_forecast import QUASI_NEWTON, Forecast, power_of_gap
 
 #: Round trips of an iteration, of which there are about as many as quasi-Newton takes on sums.
@@ -102,7 +102,7 @@ def _coordinator() -> Coordinator:
 
 
 def _party(context: PartyContext, settings: Settings) -> PartyHalf:
-    from weft.solvers.sealed.party_pearson import PearsonParty
+    from weft.solvers.sealed.party_pearson_dispersion import PearsonParty
 
     return PearsonParty(context, settings)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.array_types import Flags, Ints
-from weft.small_arrays import among
+from weft.fast_small_array_operations import among
 from weft.solvers.sealed.table_positions import Place, WholeTable
 
 #: Rows that there must be for each number that is told about all of them.

@@ -11,8 +11,8 @@ from weft.array_types import Floats, Ints
 from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel
-from weft.solvers.base import Checkpointing, Coordinator, Record, Result, Stage
 from weft.solvers.run_loop import Clock, ends_whole_run, why_stop
+from weft.solvers.run_settings import Settings
 from weft.solvers.sealed.coordinator_certified_points import ReleasedPoint
 from weft.solvers.sealed.coordinator_held_out_losses import HeldOut, starting_losses
 from weft.solvers.sealed.coordinator_known_inner_products import VectorProducts
@@ -20,11 +20,17 @@ from weft.solvers.sealed.coordinator_lbfgs import Descent, Trial, factors_of
 from weft.solvers.sealed.coordinator_series_range_guard import SeriesChoice
 from weft.solvers.sealed.exponential_series import AnySeries, ExponentialSeries
 from weft.solvers.sealed.gamma_as_poisson import GAMMA
-from weft.solvers.sealed.pack_scalar_shares import Told
 from weft.solvers.sealed.point_and_vector_limit import MOST_GRADIENTS, spare_points
+from weft.solvers.sealed.scalars_opened_in_total import Told
 from weft.solvers.sealed.second_moment_round_trips import MomentExchange
 from weft.solvers.sealed.supported_losses import EXPONENTIAL_LOSSES
-from weft.solvers.settings import Settings
+from weft.solvers.solver_interfaces_and_results import (
+    Checkpointing,
+    Coordinator,
+    Record,
+    Result,
+    Stage,
+)
 from weft.solvers.subspace.class_fold_problems import Problems
 from weft.solvers.subspace.coordinator import chosen_stage
 from weft.sums.gap_certificate import Certificate

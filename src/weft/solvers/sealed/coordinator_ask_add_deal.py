@@ -14,8 +14,8 @@ from weft.errors import PartyAway, ProtocolError
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Message, Phase
 from weft.protocol.phase_declaration import R
+from weft.solvers.run_settings import Settings
 from weft.solvers.sealed.messages import SealedRequest
-from weft.solvers.settings import Settings
 
 Asked = TypeVar("Asked", bound=SealedRequest)
 

@@ -16,6 +16,7 @@ from weft.crypto.primitives.seeded_words import SEED_BYTES, Words
 from weft.errors import ProtocolError
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel
+from weft.solvers.run_settings import Settings
 from weft.solvers.sealed.coordinator_ask_add_deal import AskAddDeal
 from weft.solvers.sealed.dealer import Dealer
 from weft.solvers.sealed.digit_widths import (
@@ -67,12 +68,11 @@ from weft.solvers.sealed.messages import (
     VectorRequest,
     WeighRequest,
 )
-from weft.solvers.sealed.pack_scalar_shares import Told, add_shares
 from weft.solvers.sealed.sample_weight_digit_widths import Weighing
+from weft.solvers.sealed.scalars_opened_in_total import Told, add_shares
 from weft.solvers.sealed.supported_losses import EXPONENTIAL_LOSSES
 from weft.solvers.sealed.table_bounds import BOUNDS, table_bounds
 from weft.solvers.sealed.table_positions import shapes_of, whole_table
-from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
 from weft.sums.scalar_sums import add_scalars
 

@@ -23,13 +23,13 @@ from weft.solvers.sealed.digit_widths import (
     loss_digits,
 )
 from weft.solvers.sealed.exponential_series import ExponentialSeries
-from weft.solvers.sealed.few_rows_of_poisson_hessian import mean_counts
+from weft.solvers.sealed.few_rows_dominate_poisson_hessian import mean_counts
 from weft.solvers.sealed.masked_sine_kernels import blocks_of, less_dealt
-from weft.solvers.sealed.ring_products import add_products, transposed_products
 from weft.solvers.sealed.sample_weight_digit_widths import TIMES_MASKS, Weighing
 from weft.solvers.sealed.second_moment_kernels import CUT_TWICE, cross_products
 from weft.solvers.sealed.sine_series import LOSS_TERMS, SCORE_BITS, Series, alarm_multiples
 from weft.solvers.sealed.table_positions import WholeTable
+from weft.solvers.sealed.table_product_kernels import add_products, transposed_products
 from weft.solvers.sealed.wide_ring import Wide, inner, minus, plus, shifted_down, times, widened
 
 _U63 = np.uint64(63)

@@ -18,7 +18,7 @@ import numpy as np
 
 from weft.array_types import Floats, Ints
 from weft.solvers.sealed.few_rows_behind_combinations import orthonormal_basis
-from weft.solvers.sealed.label_leak_beside_whole_numbers import (
+from weft.solvers.sealed.label_leak_of_uncommon_cells import (
     digits_of_counts,
     tells_beside_whole_numbers,
 )

@@ -14,10 +14,9 @@ from weft.crypto.primitives.seeded_words import Words, seeded_words
 from weft.errors import ConfigError, ProtocolError
 from weft.protocol import Answer, Nothing, answers
 from weft.protocol.message import malformed
-from weft.solvers.base import ModelShare
 from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.party_context import PartyContext
-from weft.solvers.sealed.cells_of_several_holders import parts_of, round_parts
+from weft.solvers.run_settings import Settings
 from weft.solvers.sealed.digit_widths import (
     CELL_BITS,
     NOISE_RANGE,
@@ -35,7 +34,8 @@ from weft.solvers.sealed.fold_rows import (
     told_of_labels,
 )
 from weft.solvers.sealed.gamma_as_poisson import told_of_reach
-from weft.solvers.sealed.label_leak_of_lone_row import refuse_lone_rows
+from weft.solvers.sealed.label_leak_by_weight_of_one_row import refuse_lone_rows
+from weft.solvers.sealed.label_telling_model_guard import refuse_wide, told_by_model
 from weft.solvers.sealed.messages import (
     BEGIN,
     FIRST,
@@ -65,16 +65,10 @@ from weft.solvers.sealed.messages import (
     VectorReply,
     VectorRequest,
 )
-from weft.solvers.sealed.model_guard import refuse_wide, told_by_model
-from weft.solvers.sealed.pack_scalar_shares import pack_shares
 from weft.solvers.sealed.party_weighted_slopes import WeightedSlopeShares
 from weft.solvers.sealed.point_and_vector_limit import PointAndVectorLimit
-from weft.solvers.sealed.ring_products import (
-    add_products,
-    encoded,
-    mask_cells,
-    transposed_products,
-)
+from weft.solvers.sealed.round_shared_cells import parts_of, round_parts
+from weft.solvers.sealed.scalars_opened_in_total import pack_shares
 from weft.solvers.sealed.share_arithmetic import (
     SharedVector,
     combined,
@@ -87,8 +81,14 @@ from weft.solvers.sealed.share_arithmetic import (
 from weft.solvers.sealed.sine_series import SCORE_BITS
 from weft.solvers.sealed.table_bounds import own_bounds
 from weft.solvers.sealed.table_positions import Place, WholeTable, whole_table
+from weft.solvers.sealed.table_product_kernels import (
+    add_products,
+    encoded,
+    mask_cells,
+    transposed_products,
+)
 from weft.solvers.sealed.wide_ring import gathered, numbers_of, plus, shifted_down, spread
-from weft.solvers.settings import Settings
+from weft.solvers.solver_interfaces_and_results import ModelShare
 from weft.sums.scalar_sums import pack_scalars
 
 _WIDE = 128

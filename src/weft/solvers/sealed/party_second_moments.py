@@ -21,10 +21,10 @@ from weft.crypto.primitives.seeded_words import Words, seeded_words
 from weft.errors import ProtocolError
 from weft.protocol import Answer, Nothing, answers
 from weft.protocol.message import malformed
-from weft.solvers.base import MomentShare, MomentShares
 from weft.solvers.party_context import PartyContext
+from weft.solvers.run_settings import Settings
 from weft.solvers.sealed.digit_widths import CELL_BITS
-from weft.solvers.sealed.few_rows_of_poisson_hessian import upper_cap
+from weft.solvers.sealed.few_rows_dominate_poisson_hessian import upper_cap
 from weft.solvers.sealed.messages import (
     BENDS,
     CELLS,
@@ -42,9 +42,8 @@ from weft.solvers.sealed.messages import (
     WeightsReply,
     WeightsRequest,
 )
-from weft.solvers.sealed.party_curvatures import CurvatureShares
-from weft.solvers.sealed.ring_products import encoded, transposed_products
-from weft.solvers.sealed.second_moment_digit_widths import (
+from weft.solvers.sealed.party_curvature_shares import CurvatureShares
+from weft.solvers.sealed.second_moment_digits_and_errors import (
     FACTORIAL_NOISE,
     carry_noise,
     gradient_noise,
@@ -58,7 +57,8 @@ from weft.solvers.sealed.second_moment_kernels import CUT_TWICE, cross_products
 from weft.solvers.sealed.share_arithmetic import cut_scores, noise
 from weft.solvers.sealed.supported_losses import ALIKE
 from weft.solvers.sealed.table_positions import WholeTable
-from weft.solvers.settings import Settings
+from weft.solvers.sealed.table_product_kernels import encoded, transposed_products
+from weft.solvers.solver_interfaces_and_results import MomentShare, MomentShares
 
 
 class SealedMomentsParty(CurvatureShares):

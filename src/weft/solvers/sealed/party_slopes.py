@@ -12,9 +12,10 @@ import scipy
 from weft.array_types import Floats, Ints
 from weft.crypto.primitives.seeded_words import Words
 from weft.errors import ProtocolError
+from weft.fast_small_array_operations import among
 from weft.protocol.message import malformed
-from weft.small_arrays import among
 from weft.solvers.party_context import GivenValues, PartyContext
+from weft.solvers.run_settings import Settings
 from weft.solvers.sealed.digit_widths import (
     EIGHTH_POWER,
     Widths,
@@ -25,16 +26,15 @@ from weft.solvers.sealed.digit_widths import (
 from weft.solvers.sealed.exponential_series import AnySeries, series_for
 from weft.solvers.sealed.fold_rows import FoldRows, with_fold
 from weft.solvers.sealed.gamma_as_poisson import GAMMA
+from weft.solvers.sealed.label_telling_model_guard import refuse_standing_out
 from weft.solvers.sealed.masked_sine_kernels import add_cosines, add_waves, blocks_of
-from weft.solvers.sealed.model_guard import refuse_standing_out
-from weft.solvers.sealed.pack_scalar_shares import pack_shares
 from weft.solvers.sealed.party_answers_in_order import AnswersInOrder
 from weft.solvers.sealed.responses_unexplained_by_own_columns import (
     LOGISTIC,
     Responses,
     unexplained,
 )
-from weft.solvers.sealed.ring_products import encoded
+from weft.solvers.sealed.scalars_opened_in_total import pack_shares
 from weft.solvers.sealed.share_arithmetic import DealtShares, noise
 from weft.solvers.sealed.sine_series import (
     ALARM_TERMS,
@@ -45,8 +45,8 @@ from weft.solvers.sealed.sine_series import (
 )
 from weft.solvers.sealed.supported_losses import EXPONENTIAL_LOSSES
 from weft.solvers.sealed.table_positions import WholeTable
+from weft.solvers.sealed.table_product_kernels import encoded
 from weft.solvers.sealed.wide_ring import numbers_of
-from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
 
 _FULL, _RING = 64, 1 << 64

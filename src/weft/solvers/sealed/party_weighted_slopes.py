@@ -15,6 +15,7 @@ from weft.crypto.primitives.seeded_words import Words
 from weft.errors import ConfigError
 from weft.protocol.message import malformed
 from weft.solvers.party_context import GivenValues, PartyContext
+from weft.solvers.run_settings import Settings
 from weft.solvers.sealed.coalition_knowledge import Told
 from weft.solvers.sealed.digit_widths import product_cuts
 from weft.solvers.sealed.exponential_series import (
@@ -24,11 +25,10 @@ from weft.solvers.sealed.exponential_series import (
     series_for,
 )
 from weft.solvers.sealed.gamma_as_poisson import GAMMA_CENTRE, common_factor
+from weft.solvers.sealed.label_telling_model_guard import refuse_uneven
 from weft.solvers.sealed.masked_sine_kernels import add_cosines, add_waves
 from weft.solvers.sealed.messages import SlopesReply, SlopesRequest, WeighRequest
-from weft.solvers.sealed.model_guard import refuse_uneven
 from weft.solvers.sealed.party_slopes import SlopeShares
-from weft.solvers.sealed.ring_products import encoded
 from weft.solvers.sealed.sample_weight_digit_widths import (
     COUNT_WEIGHT_DIGITS,
     TIMES_MASKS,
@@ -39,7 +39,7 @@ from weft.solvers.sealed.sample_weight_digit_widths import (
 from weft.solvers.sealed.share_arithmetic import DealtShares, cut_scores, public_scores
 from weft.solvers.sealed.sine_series import LOSS_TERMS, SCORE_BITS, Series
 from weft.solvers.sealed.table_bounds import rounded_up
-from weft.solvers.settings import Settings
+from weft.solvers.sealed.table_product_kernels import encoded
 
 _LONE_LABELS = (
     "refuses weights of samples, being the only one with labels: the coordinator would learn from "

@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass
 
 from weft.errors import ProtocolError
+from weft.solvers.run_settings import Settings
 from weft.solvers.sealed.supported_losses import EXPONENTIAL_LOSSES
-from weft.solvers.settings import Settings
 
 #: Gradients that a run may have: every new vector is multiplied with all others.
 MOST_GRADIENTS = 200

@@ -15,8 +15,8 @@ import numpy as np
 from weft.array_types import Floats
 from weft.crypto.primitives.seeded_words import Words
 from weft.errors import ConfigError
-from weft.solvers.sealed.ring_products import encoded
 from weft.solvers.sealed.sine_series import LOSS_TERMS, SCORE_BITS, Series
+from weft.solvers.sealed.table_product_kernels import encoded
 
 #: What is dealt times the masks of weights is drawn under names of its own.
 TIMES_MASKS = " times masks"

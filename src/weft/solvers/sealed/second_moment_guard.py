@@ -14,8 +14,9 @@ import numpy as np
 
 from weft.array_types import Flags, Floats, Ints
 from weft.errors import ConfigError
+from weft.fast_small_array_operations import among
 from weft.matching.party_view import PartyView
-from weft.small_arrays import among
+from weft.solvers.run_settings import Settings
 from weft.solvers.sealed.coalition_knowledge import (
     ROWS_PER_NUMBER,
     Told,
@@ -31,7 +32,6 @@ from weft.solvers.sealed.few_rows_behind_combinations import (
 )
 from weft.solvers.sealed.supported_losses import ALIKE
 from weft.solvers.sealed.table_positions import WholeTable
-from weft.solvers.settings import Settings
 
 #: Fewer matrices count as so many, a Hessian and a Gram matrix: a tenth as many numbers are opened
 #: as there are cells, at most.

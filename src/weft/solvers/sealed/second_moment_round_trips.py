@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from weft.crypto.primitives.seeded_words import Words
 from weft.errors import ConfigError
+from weft.solvers.run_settings import Settings
 from weft.solvers.sealed.coordinator_certified_points import ReleasedPoint
 from weft.solvers.sealed.coordinator_round_trips import SealedExchange
 from weft.solvers.sealed.curvature_series import CURVATURES
@@ -45,7 +46,7 @@ from weft.solvers.sealed.messages import (
     WeightsReply,
     WeightsRequest,
 )
-from weft.solvers.sealed.second_moment_digit_widths import (
+from weft.solvers.sealed.second_moment_digits_and_errors import (
     bend_cuts,
     bend_digits,
     bend_total,
@@ -63,7 +64,6 @@ from weft.solvers.sealed.second_moment_digit_widths import (
     weight_width,
 )
 from weft.solvers.sealed.supported_losses import ALIKE, EXPONENTIAL_LOSSES
-from weft.solvers.settings import Settings
 
 _KEPT_BACK = (
     "no Hessian: {} keeps it back, since it would tell the rows of the few samples that are "
@@ -158,7 +158,7 @@ class MomentExchange(SealedExchange):
         """The most parties that hold one cell, each of which rounds its part to half a unit.
 
         To a whole one where a party has a cell twice and another's table covers it without a value,
-        so that one of them has no part in it: see `cells_of_several_holders`.
+        so that one of them has no part in it: see `round_shared_cells`.
         """
         most = min(self._holdings.row_holders, self._holdings.column_holders)
         return max(most, 2 * (most - 1))

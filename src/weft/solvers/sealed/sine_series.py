@@ -2,7 +2,8 @@
 
 Frequencies are free, which takes a third of the terms that harmonics need; they lie on the grid of
 multiples of 2π/2^18 on which they close in the ring (`SCORE_BITS` binary digits behind the point).
-The loss is the integral of the same terms (`weft.solvers.sealed.sine_series_table` lists them).
+The loss is the integral of the same terms (`weft.solvers.sealed.logistic_sine_series_table` lists
+them).
 Errors are bounded on a grid when a series is first used (`Series.slope_error`).
 """
 
@@ -17,8 +18,8 @@ import scipy
 
 from weft.array_types import Floats
 from weft.crypto.primitives.seeded_words import Words
+from weft.solvers.sealed.logistic_sine_series_table import TERMS
 from weft.solvers.sealed.masked_sine_kernels import SINE_ERROR
-from weft.solvers.sealed.sine_series_table import TERMS
 
 #: Binary digits of a score behind the point: it lies within ±2^17.
 SCORE_BITS = 46

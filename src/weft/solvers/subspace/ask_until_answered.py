@@ -11,7 +11,7 @@ from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Failure, Phase
 from weft.protocol.phase_declaration import R
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.messages import (
     POINT,
     SPREAD,

@@ -15,7 +15,7 @@ from weft.matching.party_view import PartyView
 from weft.solvers.algorithm_entry import Algorithm, bounds
 from weft.solvers.hyfdca.catalogue_entries import HYFDCA, norms_beyond_terms, settle_norms
 from weft.solvers.hyfdca.sum_count_forecast import iterating, set_up
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.coordinator import (
     CuttingPlanesCoordinator,
     LbfgsCoordinator,

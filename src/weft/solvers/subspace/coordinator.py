@@ -16,21 +16,31 @@ from weft.errors import PartyAway, ProtocolError
 from weft.guards.sum_noise_size import longest_noise
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel
-from weft.solvers.base import Checkpointing, Coordinator, Record, Result, Stage
 from weft.solvers.run_loop import Clock, GuardStall, ends_whole_run, why_stop
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
+from weft.solvers.solver_interfaces_and_results import (
+    Checkpointing,
+    Coordinator,
+    Record,
+    Result,
+    Stage,
+)
 from weft.solvers.subspace.ask_until_answered import PartyMissing
 from weft.solvers.subspace.class_fold_problems import Problems
-from weft.solvers.subspace.coordinator_hyfdca_fallback import Fallback, FallbackEnded, keep_point
-from weft.solvers.subspace.coordinator_subspace import Subspace, gaps_of
+from weft.solvers.subspace.coordinator_coefficients_and_products import Subspace, gaps_of
+from weft.solvers.subspace.coordinator_hyfdca_while_one_is_away import (
+    Fallback,
+    FallbackEnded,
+    keep_point,
+)
+from weft.solvers.subspace.coordinator_round_trips import Exchange
 from weft.solvers.subspace.cutting_planes_solver import EAGER, CuttingPlanes
 from weft.solvers.subspace.lbfgs_solver import Lbfgs
 from weft.solvers.subspace.loss_and_moment_fineness_limit import LEAST_DIRECTIONS
 from weft.solvers.subspace.newton_cg_solver import NewtonCg
-from weft.solvers.subspace.round_trips import Exchange
 from weft.solvers.subspace.span_newton_solver import SpanNewton
-from weft.sums.fixed_point_bounds import Bounds
 from weft.sums.gap_certificate import Certificate
+from weft.sums.largest_possible_sums import Bounds
 
 
 class Solver(Protocol):

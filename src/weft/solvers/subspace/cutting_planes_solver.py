@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.array_types import Flags, Floats
-from weft.solvers.subspace.coordinator_subspace import Subspace
+from weft.solvers.subspace.coordinator_coefficients_and_products import Subspace
 from weft.solvers.subspace.lower_bound import Bounding
 from weft.solvers.subspace.messages import Ascent
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.array_types import Floats
-from weft.solvers.subspace.coordinator_subspace import Subspace
+from weft.solvers.subspace.coordinator_coefficients_and_products import Subspace
 from weft.solvers.subspace.lower_bound import Bounding
 
 #: Steps measured along a direction: the full one, which is also the guess, shorter and longer.

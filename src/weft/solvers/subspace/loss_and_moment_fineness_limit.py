@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.settings import SPAN_NEWTON
 
 #: Points at which losses, or dual vectors, may be asked for at once: finer tables say more about

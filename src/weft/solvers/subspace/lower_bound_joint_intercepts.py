@@ -26,7 +26,7 @@ import numpy as np
 from weft.array_types import Floats, Ints
 from weft.solvers.subspace.class_fold_problems import Problems
 from weft.solvers.subspace.lower_bound_free_intercept import DOUBT, Mixture
-from weft.sums.fixed_point_bounds import Bounds
+from weft.sums.largest_possible_sums import Bounds
 
 #: Classes beside whose intercept there is a cut in one iteration.
 _BESIDE = 2

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.array_types import Flags, Floats
-from weft.solvers.subspace.coordinator_subspace import Subspace
+from weft.solvers.subspace.coordinator_coefficients_and_products import Subspace
 from weft.solvers.subspace.lbfgs_solver import (
     STEPS,
     inherit_and_search,

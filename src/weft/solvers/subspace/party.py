@@ -33,8 +33,9 @@ from weft.protocol.message_bytes import question_after, question_digest, told_al
 from weft.protocol.phase_declaration import R
 from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.party_context import PartyContext
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
+from weft.solvers.subspace.combine_party_vectors import Wires, check_kept, padded, sized
 from weft.solvers.subspace.messages import (
     CLOSE,
     EVALUATE,
@@ -58,10 +59,13 @@ from weft.solvers.subspace.messages import (
     SpreadRequest,
 )
 from weft.solvers.subspace.party_feature_answers import FeatureSide
-from weft.solvers.subspace.party_hyfdca_fallback import FallbackParty, Fallbacks, renumbered
+from weft.solvers.subspace.party_hyfdca_while_one_is_away import (
+    FallbackParty,
+    Fallbacks,
+    renumbered,
+)
 from weft.solvers.subspace.party_sample_answers import SampleSide
 from weft.solvers.subspace.party_sample_values import Rows
-from weft.solvers.subspace.party_vectors import Wires, check_kept, padded, sized
 from weft.sums.party_contribution import Wire
 
 Ordered = TypeVar("Ordered", bound=OrderedRequest)

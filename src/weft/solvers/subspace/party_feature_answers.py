@@ -6,12 +6,13 @@ import numpy as np
 
 from weft.array_types import Floats
 from weft.errors import ProtocolError
+from weft.fast_small_array_operations import side_by_side
 from weft.protocol.message import malformed
 from weft.protocol.shared_fields import PadLinks
-from weft.small_arrays import side_by_side
 from weft.solvers.party_context import PartyContext
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
+from weft.solvers.subspace.combine_party_vectors import Vectors, Wires, inner, padded, sized
 from weft.solvers.subspace.messages import (
     KeepRequest,
     PointReply,
@@ -19,7 +20,6 @@ from weft.solvers.subspace.messages import (
     SpreadReply,
     SpreadRequest,
 )
-from weft.solvers.subspace.party_vectors import Vectors, Wires, inner, padded, sized
 from weft.sums.party_contribution import Wire
 from weft.sums.scalar_sums import pack_scalars
 

@@ -10,9 +10,9 @@ from weft.array_types import Floats, Ints
 from weft.errors import ProtocolError
 from weft.solvers.held_out_score_counts import HeldOutLayout, party_part, places_of, told_groups
 from weft.solvers.party_context import BookScores, PartyContext
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
-from weft.solvers.subspace.held_out_samples import HeldOut
+from weft.solvers.subspace.held_out_quality_per_fold import HeldOut
 
 
 class HeldOutScores:

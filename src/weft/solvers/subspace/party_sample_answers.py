@@ -10,13 +10,15 @@ from weft.errors import ProtocolError
 from weft.protocol.message import malformed
 from weft.protocol.shared_fields import PadLinks
 from weft.solvers.party_context import PartyContext
-from weft.solvers.settings import Settings
+from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
+from weft.solvers.subspace.combine_party_vectors import Wires, sized
+from weft.solvers.subspace.dual_vector_min_batch import Guard, ToldVectors
+from weft.solvers.subspace.dual_vector_sum_noise import VectorNoise
 from weft.solvers.subspace.loss_and_moment_fineness_limit import (
     MOST_STEPS,
     most_steps,
 )
-from weft.solvers.subspace.loss_table_and_vector_limit import MeasurementLimit
 from weft.solvers.subspace.messages import (
     CloseReply,
     CloseRequest,
@@ -34,13 +36,11 @@ from weft.solvers.subspace.messages import (
     SearchReply,
     SearchRequest,
 )
-from weft.solvers.subspace.min_batch_guard import Guard, ToldVectors
-from weft.solvers.subspace.party_curvature_answers import CurvatureAnswers, steps_of
 from weft.solvers.subspace.party_feature_answers import FeatureSide
 from weft.solvers.subspace.party_held_out_scores import HeldOutScores
 from weft.solvers.subspace.party_sample_values import Rows
-from weft.solvers.subspace.party_vectors import Wires, sized
-from weft.solvers.subspace.vector_noise import VectorNoise
+from weft.solvers.subspace.party_span_newton_answers import CurvatureAnswers, steps_of
+from weft.solvers.subspace.told_losses_and_vectors_limit import MeasurementLimit
 from weft.sums.party_contribution import Wire, own_slots, speaks
 from weft.sums.scalar_sums import over_labelled, pack_scalars
 

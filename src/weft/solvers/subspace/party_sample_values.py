@@ -9,18 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
-from weft.lasting_arrays import lasting_zeros
+from weft.arrays_outside_heap import lasting_zeros
+from weft.fast_small_array_operations import side_by_side
 from weft.losses import Softmax
-from weft.small_arrays import side_by_side
 from weft.solvers.party_context import PartyContext
+from weft.solvers.run_settings import Settings
 from weft.solvers.samples_alike_at_zero_weights import kinds_of_classes
-from weft.solvers.settings import Settings
 from weft.solvers.subspace.class_fold_problems import ALWAYS, Problems
-from weft.solvers.subspace.held_out_samples import HeldOut
-from weft.solvers.subspace.party_vectors import Vectors, add_scaled, combined, padded
-from weft.solvers.subspace.sample_weights_in_moments import levelled, spread_weights, unsteady
+from weft.solvers.subspace.combine_party_vectors import Vectors, add_scaled, combined, padded
+from weft.solvers.subspace.held_out_quality_per_fold import HeldOut
 from weft.solvers.subspace.softened_slopes_at_kinks import Kinks
-from weft.solvers.subspace.vector_precision_choices import in_few_digits
+from weft.solvers.subspace.spread_curvature_over_samples import levelled, spread_weights, unsteady
+from weft.solvers.subspace.when_vectors_keep_fewer_digits import in_few_digits
 from weft.sums.party_contribution import Wire
 
 #: How many times the samples that must change may change along, at first and at most.

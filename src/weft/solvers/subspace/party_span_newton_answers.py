@@ -1,0 +1,102 @@
+"""What `span-newton` alone asks of a party's samples.
+
+Curvature, as second moments of vectors; kinks that are rounded off so that there is some; and
+points beside the way to the target.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.array_types import Floats
+from weft.errors import ProtocolError
+from weft.matching.party_view import PartyView
+from weft.protocol.message import malformed
+from weft.solvers.run_settings import Settings
+from weft.solvers.subspace.class_fold_problems import Problems
+from weft.solvers.subspace.combine_party_vectors import sized
+from weft.solvers.subspace.loss_and_moment_fineness_limit import (
+    MOST_STEPS,
+    most_directions,
+    tells_moments,
+    weighing,
+)
+from weft.solvers.subspace.messages import DualsRequest, SearchRequest
+from weft.solvers.subspace.party_sample_values import Rows
+from weft.solvers.subspace.settings import SPAN_NEWTON
+
+#: The least width over which a kink is rounded off; far below what any gap asks for.
+_NARROWEST = 1e-20
+
+
+class CurvatureAnswers:
+    """Refuses what was not agreed on, or would be too fine for the samples counted here."""
+
+    def __init__(self, view: PartyView, settings: Settings, problems: Problems, rows: Rows) -> None:
+        self._view, self._problems, self._rows = view, problems, rows
+        self._piecewise = not settings.make_loss().smooth
+        self._cuts_beside = self._piecewise and settings.solver == SPAN_NEWTON
+        counted = int(view.counted_rows.sum())
+        self._tells_moments = tells_moments(settings, counted, view.min_batch)
+        self._most_directions = most_directions(weighing(settings, counted), view.min_batch)
+
+    def round(self, message: DualsRequest) -> None:
+        """Take slopes of the loss as it is, or with its kink rounded off."""
+        width = message.rounding
+        if width is not None:
+            if not (self._piecewise and self._tells_moments):
+                # Nor are sums of samples that no other party sees guarded for that.
+                raise malformed(
+                    "rounding",
+                    f"is for '{SPAN_NEWTON}', losses with a kink, and parties that count enough "
+                    f"samples for min_batch = {self._view.min_batch}",
+                )
+            sized(width, "rounding", self._problems.width)
+            if not (np.isfinite(width) & (width >= _NARROWEST)).all():
+                raise malformed("rounding", f"has a width below {_NARROWEST:g}")
+            if self._rows.unlike:
+                # Of many samples next to the kink, one could weigh more than all others.
+                raise ProtocolError(
+                    "a message rounds a kink off, but samples of this run do not weigh the same"
+                )
+        self._rows.rounding = width
+
+    def points_beside(self, points: Floats | None) -> list[Floats]:
+        """z of points beside the way to the target, from what they are combined of."""
+        if points is None:
+            return []
+        if not self._cuts_beside:
+            raise malformed("beside", f"is for '{SPAN_NEWTON}' and losses with a kink")
+        vectors = self._rows.vectors
+        steps_of(points, "beside", len(vectors), self._problems.width)
+        return [vectors.combine(point) for point in points]
+
+    def moments(self, message: SearchRequest) -> Floats:
+        """Second moments of the vectors' Z, at the first guessed step."""
+        view, vectors = self._view, len(self._rows.vectors)
+        if not self._tells_moments:
+            raise ProtocolError(
+                f"a message asks for second moments, which are told with '{SPAN_NEWTON}', without "
+                "[sum_noise], for losses whose curvature can be spread over many samples, and by "
+                f"parties that count enough of them for min_batch = {view.min_batch}"
+            )
+        if not len(message.at):
+            raise malformed("moments", "are asked for at no step")
+        if self._piecewise and message.rounding is None:
+            raise malformed("rounding", "is missing where a loss with a kink has no curvature")
+        if vectors > self._most_directions:
+            raise ProtocolError(
+                f"a message asks for second moments of {vectors} vectors, which are too many for "
+                f"the samples counted here and min_batch = {view.min_batch}"
+            )
+        return self._rows.moments(message.at[0])
+
+
+def steps_of(steps: Floats | None, name: str, *shape: int) -> Floats:
+    """Steps, not more of them than a table of losses may have."""
+    if steps is None:
+        raise malformed(name, "is missing")
+    sized(steps, name, None, *shape)
+    if len(steps) > MOST_STEPS:
+        raise malformed(name, f"asks for {len(steps)} steps")
+    return steps

@@ -1,0 +1,64 @@
+"""How many tables of losses and dual vectors a party tells in a run of so many iterations.
+
+Each says a little about single samples; a coordinator that asks on and on learns them. A party
+tells what the iterations that were agreed on can need, and no more.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Self
+
+from weft.errors import ProtocolError
+from weft.solvers.run_settings import Settings
+from weft.solvers.subspace.cutting_planes_solver import EAGER
+from weft.solvers.subspace.newton_cg_solver import MOST_PRODUCTS
+from weft.solvers.subspace.settings import SPAN_NEWTON
+
+#: Tables in an iteration, at most: of the search, and of one after a party was away.
+_TABLES = 2
+#: Dual vectors in an iteration, at most, besides those for products with the Hessian.
+_VECTORS = 4
+#: Where cutting planes may stand in for Newton's method in the span: cuts, and a step of ascent.
+_VECTORS_OF_KINKS = EAGER.count + 1
+#: One more where free intercepts of all classes of a joint loss need cuts beside them.
+_VECTORS_OF_CLASSES = 5
+
+
+class MeasurementLimit:
+    """What is left to tell.
+
+    Parameters
+    ----------
+    tables, vectors
+        How many of each may be asked for.
+    """
+
+    def __init__(self, tables: float, vectors: float) -> None:
+        self._tables, self._vectors = tables, vectors
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """For a run with these settings; without a number of iterations there is no limit."""
+        iterations = math.inf if settings.iterations is None else settings.iterations + 1
+        steps = iterations * len(settings.lambdas)
+        products = MOST_PRODUCTS if settings.solver == "newton-cg" else 0
+        loss = settings.make_loss()
+        vectors = _VECTORS_OF_CLASSES if loss.joint else _VECTORS
+        if settings.solver == SPAN_NEWTON and not loss.smooth:
+            vectors = _VECTORS_OF_KINKS
+        return cls(_TABLES * steps, (vectors + products) * steps)
+
+    def tell_table(self) -> None:
+        """A table of losses is asked for."""
+        self._tables -= 1
+        self._check()
+
+    def tell_vectors(self, count: int) -> None:
+        """So many dual vectors are asked for."""
+        self._vectors -= count
+        self._check()
+
+    def _check(self) -> None:
+        if self._tables < 0 or self._vectors < 0:
+            raise ProtocolError("a message asks for more than the iterations of this run can need")
