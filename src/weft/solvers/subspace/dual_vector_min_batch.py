@@ -12,7 +12,7 @@ from weft.guards.min_batch import SeenBatches
 from weft.guards.number_and_count_pairs import number_pairs
 from weft.solvers.party_context import PartyContext
 from weft.solvers.run_settings import Settings
-from weft.solvers.subspace.loss_and_moment_fineness_limit import tells_moments
+from weft.solvers.subspace.loss_and_moment_fineness_limit import may_tell_moments
 from weft.solvers.subspace.party_sample_values import FACTORS, Rows
 from weft.solvers.subspace.when_vectors_keep_fewer_digits import in_few_digits
 from weft.sums.party_contribution import Wire
@@ -59,8 +59,8 @@ class Guard:
         """The guard of a party; None: it has no samples that must change together.
 
         Where no other party sees sums of a cohort, the coordinator has inner products of them all
-        the same. With a smooth loss, or a kink that is rounded off, all samples move a little at
-        every step, and keeping vectors apart there costs nothing; with kinks few do near the
+        the same. With a smooth loss, or a kink that may be rounded off, all samples move a little
+        at every step, and keeping vectors apart there costs nothing; with kinks few do near the
         optimum, and it would end runs early.
 
         ``grid`` is what dual variables travel on.
@@ -72,7 +72,8 @@ class Guard:
         kind = rows.kinds_of_samples()
         _refuse_rare(atom, kind, view.min_batch, settings.groups)
         smooth = settings.make_loss().smooth
-        if smooth or tells_moments(settings, int(view.counted_rows.sum()), view.min_batch):
+        # All holders of a cohort must come to the same vectors, so none may go by its own counts.
+        if smooth or may_tell_moments(settings):
             told = np.where(view.trained_rows & ~guarded, every, -1)
             atom = np.maximum(atom, _large_enough(told, kind, view.min_batch))
         if not (atom >= 0).any():

@@ -57,12 +57,18 @@ def most_directions(samples: int, min_batch: int) -> int:
     return min(MOST_DIRECTIONS, (math.isqrt(8 * moments + 1) - 1) // 2)
 
 
-def tells_moments(settings: Settings, samples: int, min_batch: int) -> bool:
-    """Whether a party that counts so many samples tells second moments when asked to.
+def may_tell_moments(settings: Settings) -> bool:
+    """Whether any party tells second moments, or rounds kinks off, in a run with these settings.
 
-    Whoever agreed to another solver has not agreed to these; nor have they the noise of sums.
+    Whoever agreed to another solver has not agreed to these; nor have they the noise of sums. All
+    holders of a sample know as much.
     """
     loss = settings.make_loss()
-    if settings.solver != SPAN_NEWTON or not loss.spreads or settings.sum_noise is not None:
+    return settings.solver == SPAN_NEWTON and loss.spreads and settings.sum_noise is None
+
+
+def tells_moments(settings: Settings, samples: int, min_batch: int) -> bool:
+    """Whether a party that counts so many samples tells second moments when asked to."""
+    if not may_tell_moments(settings):
         return False
     return most_directions(weighing(settings, samples), min_batch) >= LEAST_DIRECTIONS
