@@ -223,6 +223,8 @@ QUESTIONS = [
     ("search", "steps"),
     ("search", "at"),
     ("search", "ascent.weights"),
+    ("search", "ascent.curvature"),
+    ("search", "ascent.basis"),
     ("search", "of"),
     ("gather", "moved"),
     ("gather", "at"),

@@ -47,9 +47,14 @@ _FAMILIES = {
 }
 
 
+def has_formula(loss: Loss) -> bool:
+    """Whether a loss is one of these formulas."""
+    return loss.name in _FAMILIES
+
+
 def formula_of(loss: Loss) -> Formula:
     """The formula of a loss; one from outside has none."""
-    if loss.name not in _FAMILIES:
+    if not has_formula(loss):
         raise ConfigError(
             f'loss "{loss.name}" has no compiled formula, which this solver needs; use solver '
             "'auto', 'hyfdca' or 'admm'"

@@ -213,6 +213,10 @@ SUBSPACE = (
             "ciphertexts; totals of losses, norms and second moments of products; inner products "
             "of combined dual vectors"
         ),
+        parties_see=(
+            "z and dual vectors of their samples, w of their features; with a loss that has a "
+            "kink, inner products of combined dual vectors"
+        ),
         trips="2; 3 with holders without labels",
         reference="ours",
         **_forecasts(
@@ -222,10 +226,10 @@ SUBSPACE = (
             fitted=(2.4 * QUASI_NEWTON[0], *QUASI_NEWTON[1:]),
             trips=2 / 3,
             with_kinks=SubspaceForecast(
-                most=EAGER.count + 1 + 1,
-                usual=EAGER.count + 1.0,
+                most=EAGER.count + 2 + 1,
+                usual=EAGER.count + 2.0,
                 fitted=(5.0, 0.32, 0.6),
-                trips=2 / 7,
+                trips=2 / 8,
             ),
         ),
     ),

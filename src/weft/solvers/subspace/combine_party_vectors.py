@@ -110,6 +110,10 @@ class Vectors:
                 out[j, k] = inner(mine, other)
         return out
 
+    def newest(self, count: int) -> Sequence[Kept]:
+        """The last ones that came."""
+        return self._held[len(self._held) - count :]
+
     def columns(self, problem: int, chosen: Ints | slice) -> Floats:
         """All vectors of a problem at the chosen slots: (slots × held)."""
         return np.stack([v[chosen, problem] for v in self._held], axis=1, dtype=np.float64)

@@ -89,7 +89,8 @@ class Subspace:
         self._moved: Floats = self._stay
         #: Weights of dual vectors that every party knows, from which a fallback goes on.
         self.mixture: Floats = np.zeros((known, width))
-        self._target: Floats = self.point
+        #: The point, the target, and points beside, of the last search.
+        self._points: list[Floats] = [self.point, self.point]
         self._coming: tuple[Floats, Floats | None] | None = None
         self._begin(warm)
 
@@ -244,11 +245,11 @@ class Subspace:
         beside: Floats | None = None,
         moments: bool = False,
     ) -> Floats:
-        """P at mixtures of the point and the target: (steps × problems).
+        """P at mixtures of the point with the target, or a point beside: (steps × problems).
 
-        ``steps`` are the shares of either (steps × 2 × problems). New dual vectors at the guessed
-        steps (guesses × problems) are then under way, behind them those at the target times
-        ``stretched`` and at the points ``beside`` (points × vectors × problems), and one that
+        ``steps`` are the shares of each (steps × points × problems). New dual vectors at the
+        guessed steps (guesses × problems) are then under way, behind them those at the target times
+        ``stretched`` and at the points ``beside`` (points × vectors × problems), and those that
         coordinate ascent from a mixture proposes.
         """
         exchange = self.exchange
@@ -262,17 +263,14 @@ class Subspace:
         risks = np.full((len(steps), self.width), np.inf)
         risks[asked] = found
         self._moved = self._stay
-        self._target = target
+        self._points = [self.point, target, *([] if beside is None else beside)]
         if len(offsets):
             self._coming = (offsets, cross)
         self.risks, self._steps = risks, steps
-        here, cross_, there = (
-            self.paid(self.point, self.point),
-            self.paid(self.point, target),
-            self.paid(target, target),
+        products = np.array([[self.paid(a, b) for b in self._points] for a in self._points])
+        norms = np.einsum(
+            "sap,abp,sbp->sp", steps, products[: steps.shape[1], : steps.shape[1]], steps
         )
-        a, c = steps[:, 0], steps[:, 1]
-        norms = a * a * here + 2 * a * c * cross_ + c * c * there
         primal: Floats = 0.5 * self.lam * norms + risks
         return primal
 
@@ -280,7 +278,9 @@ class Subspace:
         """Take the chosen step of the last search, per problem."""
         every = np.arange(self.width)
         shares = self._steps[chosen, :, every].T
-        self.point = shares[0] * self.point + shares[1] * self._target
+        self.point = np.sum(
+            [share * at for share, at in zip(shares, self._points, strict=False)], axis=0
+        )
         self.risk = self.risks[chosen, every]
         self._moved = shares
 
@@ -394,13 +394,11 @@ class Subspace:
 def thinned(steps: Floats, most: int) -> Ints:
     """Which of some steps to ask for, if all are too many: to stay, to go all the way, and more.
 
-    ``steps`` are shares of point and target (steps × 2 × problems).
+    ``steps`` are shares of the point, the target and others (steps × points × problems).
     """
     if len(steps) <= most:
         return np.arange(len(steps))
-    ends = [
-        (steps == np.array(share)[None, :, None]).all(axis=(1, 2)) for share in ((1, 0), (0, 1))
-    ]
+    ends = [(steps == share[None, :, None]).all(axis=(1, 2)) for share in np.eye(steps.shape[1])]
     needed = np.flatnonzero(ends[0] | ends[1])
     spread = np.linspace(0, len(steps) - 1, max(most - len(needed), 0) + 2)[1:-1]
     return np.union1d(needed, np.rint(spread).astype(np.int64))

@@ -132,7 +132,7 @@ class Exchange(ExchangeState):
     ) -> tuple[Floats, Floats, Floats | None]:
         """Losses on the way to a target, and new dual vectors at guessed steps.
 
-        With ``ascent``, another one that coordinate ascent from a mixture proposes, and before it
+        With ``ascent``, others that coordinate ascent from a mixture proposes, and before them
         some at the target times what ``stretched`` says, and at points ``beside`` the way there.
         With ``moments``, second moments of the vectors held at the first guess, which are kept
         here.
@@ -142,7 +142,7 @@ class Exchange(ExchangeState):
         """
         held, width = len(coefficients), self.problems.width
         further = sum(len(points) for points in (stretched, beside) if points is not None)
-        new = len(guesses) + further + (ascent is not None)
+        new = len(guesses) + further + (0 if ascent is None else ascent.count)
         new *= self.settings.groups
         sums = self._sums_of_duals(new) if new else PhaseSums()
 

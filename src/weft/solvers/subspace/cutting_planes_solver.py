@@ -7,12 +7,15 @@ search the way from the best point to that minimum, and cut again at a guessed s
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from weft.array_types import Flags, Floats
+from weft.losses.compiled_sample_losses import has_formula
 from weft.solvers.subspace.coordinator_coefficients_and_products import Subspace
+from weft.solvers.subspace.dual_ascent_in_cohorts import MOST_IN_BASIS
 from weft.solvers.subspace.lower_bound import Bounding
 from weft.solvers.subspace.messages import Ascent
 
@@ -23,6 +26,13 @@ _STEPS: Floats = np.concatenate(
 #: … and how much that is stretched there, in gaps: a mixture of dual vectors that is not optimal
 #: yet gives a w that is too short.
 _STRETCH: Floats = np.concatenate([np.zeros(12), np.tile([0.25, 0.5, 1.0, 2.0], 5)])
+#: The same where losses are measured on the way to other minima as well …
+_FEWER_STEPS: Floats = np.concatenate(
+    [[0.0], np.geomspace(2e-2, 1.0, 8), [0.2, 0.35, 0.5, 0.75, 1]]
+)
+_FEWER_STRETCH: Floats = np.concatenate([np.zeros(9), np.ones(5)])
+#: … where, on each of these, in steps to its farthest cut.
+_ASIDE: Floats = np.array([0.125, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0])
 _LONGEST_STRETCH = 0.3
 #: The next cut is made a little beyond the step that was best last time.
 _BEYOND = 1.5
@@ -31,6 +41,10 @@ _FIRST_REACH = 0.5
 _TRIAL = 8
 #: The gap falls well if it comes down to this share of itself in half as many iterations.
 _SLOW = 0.75
+#: Numbers in a basis, at most, and what samples have in it, each a few bytes.
+_BASIS, _INSIDE = 2**19, 2**26
+#: Share of its square that a vector has outside of the span of newer ones, and is one of them.
+_DEPENDENT = 1e-8
 #: Share of the mixtures below which a kind is left out.
 _USED = 0.1
 
@@ -48,11 +62,20 @@ class Places:
         on the way to each.
     idle
         Solves in a row without weight after which a cut is dropped.
+    together
+        Whether coordinate ascent goes through whole cohorts too, besides every sample alone.
     """
 
     steps: tuple[float, ...] = (1.0,)
     beside: tuple[tuple[float, tuple[float, ...]], ...] = ()
     idle: int = 12
+    together: bool = False
+
+    @property
+    def farthest(self) -> list[int]:
+        """The last point on the way to each other minimum."""
+        ends: list[int] = np.cumsum([len(steps) for _, steps in self.beside]).tolist()
+        return [end - 1 for end in ends]
 
     @property
     def count(self) -> int:
@@ -64,7 +87,9 @@ class Places:
 ONE_CUT = Places()
 #: Where round trips are dear. Cuts that are as near to each other as those of one way say much the
 #: same; those on the way to minima that hold on to the point show other samples at their kinks.
-EAGER = Places(steps=(1.0, 0.5, 2.0), beside=((1.0, (1.0, 2.0)), (10.0, (2.0,))), idle=40)
+EAGER = Places(
+    steps=(1.0, 0.5, 2.0), beside=((1.0, (1.0, 2.0)), (10.0, (2.0,))), idle=40, together=True
+)
 
 
 class CuttingPlanes:
@@ -102,20 +127,22 @@ class CuttingPlanes:
         vertices, ascent = self._useful(weights[1:])
         guess = np.minimum(1.0, _BEYOND * self._reach)
         guesses = np.array(self._places.steps)[:, None] * guess
-        samples = subspace.exchange.holdings.n_samples
-        curvature = subspace.exchange.mean_square / (subspace.lam * samples)
+        asked = self._ascent(weights) if ascent else None
+        beside = self._beside(guess) if vertices and self._places.beside else None
+        towards, steps = self._steps(beside)
         primal = subspace.search(
             weights / subspace.lam,
-            self._steps(),
+            steps,
             guesses if vertices else guesses[:0],
-            Ascent(weights=weights[1:], curvature=curvature) if ascent else None,
-            beside=self._beside(guess) if vertices and self._places.beside else None,
+            asked,
+            beside=beside,
         )
         subspace.mixture = weights
-        self._coming = [False] * (vertices * self._places.count) + [True] * ascent
+        risen = 0 if asked is None else asked.count
+        self._coming = [False] * (vertices * self._places.count) + [True] * risen
         best = primal.argmin(axis=0)
         subspace.move(best)
-        self._reach = np.where(best > 0, _STEPS[best], self._reach)
+        self._reach = np.where(towards[best] > 0, towards[best], self._reach)
         self._drop()
 
     def _take(self) -> Floats:
@@ -131,6 +158,21 @@ class CuttingPlanes:
         self._subspace.inherit()
         self._coming = [True]
         self._take()
+
+    def _ascent(self, weights: Floats) -> Ascent:
+        """Coordinate ascent from the best mixture, through cohorts too where parties can."""
+        subspace, exchange = self._subspace, self._subspace.exchange
+        samples = exchange.holdings.n_samples
+        per_square = subspace.lam * samples
+        able = self._places.together and has_formula(exchange.settings.make_loss())
+        return Ascent(
+            weights=weights[1:],
+            curvature=exchange.mean_square / per_square,
+            basis=basis_of_newest(subspace, most_in_basis(subspace.width, samples))
+            / np.sqrt(per_square)
+            if able
+            else None,
+        )
 
     def _beside(self, guess: Floats) -> Floats:
         """Points on the way to minima that hold on to the point (points × vectors × problems)."""
@@ -151,11 +193,20 @@ class CuttingPlanes:
         vertices = bool(self._places.beside) or bool(share.min() < 1.0 - _USED)
         return vertices, bool(share.max() > _USED)
 
-    def _steps(self) -> Floats:
-        """Shares of point and target at which losses are measured: (steps × 2 × problems)."""
-        stretch = 1.0 + _STRETCH[:, None] * np.minimum(self._subspace.gaps, _LONGEST_STRETCH)
-        here = np.repeat(1.0 - _STEPS[:, None], self._subspace.width, axis=1)
-        return np.stack([here, _STEPS[:, None] * stretch], axis=1)
+    def _steps(self, beside: Floats | None) -> tuple[Floats, Floats]:
+        """Where losses are measured: how far on the way to the target (0: elsewhere), and shares
+        of the point, the target and points beside (steps × points × problems)."""
+        width, aside = self._subspace.width, [] if beside is None else self._places.farthest
+        near, stretched = (_FEWER_STEPS, _FEWER_STRETCH) if aside else (_STEPS, _STRETCH)
+        points = 2 if beside is None else 2 + len(beside)
+        steps = np.zeros((len(near) + len(aside) * len(_ASIDE), points, width))
+        steps[: len(near), 0] = 1.0 - near[:, None]
+        stretch = 1.0 + stretched[:, None] * np.minimum(self._subspace.gaps, _LONGEST_STRETCH)
+        steps[: len(near), 1] = near[:, None] * stretch
+        for k, point in enumerate(aside):
+            some = slice(len(near) + k * len(_ASIDE), len(near) + (k + 1) * len(_ASIDE))
+            steps[some, 0], steps[some, 2 + point] = 1.0 - _ASIDE[:, None], _ASIDE[:, None]
+        return np.concatenate([near, np.zeros(len(steps) - len(near))]), steps
 
     def _drop(self) -> None:
         """Forget cuts that no problem has used for long."""
@@ -166,3 +217,33 @@ class CuttingPlanes:
             kept = np.flatnonzero(idle < self._places.idle)
             self._ascended = self._ascended[kept]
             self._subspace.drop(self._bounding.keep(kept))
+
+
+def most_in_basis(width: int, samples: int) -> int:
+    """Vectors that a basis is made of, so that neither it nor what samples have in it is large."""
+    fits = math.isqrt(_BASIS // width), _INSIDE // samples
+    return max(1, min(MOST_IN_BASIS, *fits))
+
+
+def basis_of_newest(subspace: Subspace, most: int) -> Floats:
+    """Orthonormal combinations of the newest vectors (vectors × directions × problems).
+
+    One vector after the other, from the newest on, less what lies in the span of those before;
+    what is hardly more than rounding is zero.
+    """
+    newest = np.arange(max(0, subspace.count - most), subspace.count)[::-1]
+    gram = np.ascontiguousarray(subspace.gram[np.ix_(newest, newest)].transpose(2, 0, 1))
+    lengths = np.sqrt(np.maximum(np.einsum("pjj->pj", gram), 0.0))
+    units = np.where(lengths > 0, 1.0 / np.where(lengths > 0, lengths, 1.0), 0.0)
+    gram *= units[:, :, None] * units[:, None, :]
+    basis = np.zeros_like(gram)
+    for j in range(len(newest)):
+        part, known = np.zeros((*units.shape, 1)), basis[:, :, :j]
+        part[:, j] = 1.0
+        for _ in range(2):
+            part -= known @ (known.transpose(0, 2, 1) @ (gram @ part))
+        square = (part.transpose(0, 2, 1) @ (gram @ part))[:, 0]
+        new = square > _DEPENDENT
+        basis[:, :, j] = np.where(new, part[:, :, 0] / np.sqrt(np.where(new, square, 1.0)), 0.0)
+    found: Floats = (units[:, :, None] * basis)[:, ::-1].transpose(1, 2, 0)
+    return np.ascontiguousarray(found)

@@ -118,7 +118,9 @@ class MoveRequest(OrderedRequest, kw_only=True):
     comes.
     """
 
-    moved: Annotated[Floats, coefficients("shares of point and target", "shares", "problems")]
+    moved: Annotated[
+        Floats, coefficients("shares of point, target and points beside", "shares", "problems")
+    ]
     by_rows: Annotated[bool, _BY_ROWS]
     of: Annotated[str | None, record("what z belongs to: vectors, or a point", alike=True)] = None
     z: Annotated[bytes | None, block("Z of new vectors, or z of a point, of its samples")] = None
@@ -157,23 +159,38 @@ class DualsReply(Message):
 
 
 class Ascent(Part):
-    """Asks for a step of coordinate ascent from α, a mixture of dual vectors."""
+    """Asks for a step of coordinate ascent from α, a mixture of dual vectors.
+
+    With ``basis``, also for passes over all samples of a cohort, which overlap as far as the newest
+    vectors can tell: it holds combinations of these that are orthonormal.
+    """
 
     weights: Annotated[Floats, _MIXTURE]
     curvature: Annotated[Floats, coefficients("how long the step is", "problems")]
+    basis: Annotated[
+        Floats | None,
+        coefficients("of the newest vectors in a basis", "vectors", "directions", "problems"),
+    ] = None
+
+    @property
+    def count(self) -> int:
+        """Of dual vectors that it asks for."""
+        return 1 + (self.basis is not None)
 
 
 class SearchRequest(DualsRequest, kw_only=True):
     """Asks for losses on the way to a target, and for dual vectors at guessed steps.
 
     Without ``point`` the target is the point whose z comes along. ``stretched`` asks for further
-    dual vectors, at multiples of the target, ``beside`` for some at other points. With
+    dual vectors, at multiples of the target, ``beside`` for some at other points, to which
+    ``steps`` may lead as well. With
     ``moments``, also for second moments of the Z of all vectors, weighed by l'' at the first
     guessed step.
     """
 
     steps: Annotated[
-        Floats, coefficients("shares of point and target", "steps", "shares", "problems")
+        Floats,
+        coefficients("shares of point, target and points beside", "steps", "shares", "problems"),
     ]
     at: Annotated[Floats, _AT]
     point: Annotated[Floats | None, _POINT] = None

@@ -20,6 +20,7 @@ from weft.solvers.subspace.loss_and_moment_fineness_limit import (
     most_steps,
 )
 from weft.solvers.subspace.messages import (
+    Ascent,
     CloseReply,
     CloseRequest,
     DualsReply,
@@ -43,6 +44,9 @@ from weft.solvers.subspace.party_span_newton_answers import CurvatureAnswers, st
 from weft.solvers.subspace.told_losses_and_vectors_limit import MeasurementLimit
 from weft.sums.party_contribution import Wire, own_slots, speaks
 from weft.sums.scalar_sums import over_labelled, pack_scalars
+
+#: A step of ascent along something steeper goes nowhere.
+_STEEPEST = 1e100
 
 
 class SampleSide:
@@ -134,7 +138,9 @@ class SampleSide:
 
     def _move(self, moved: Floats) -> None:
         """Take the step that was chosen, unless sums there went beyond what can be added."""
-        sized(moved, "moved", 2, self._problems.width)
+        sized(moved, "moved", None, self._problems.width)
+        if not 2 <= len(moved) <= self._rows.points:
+            raise malformed("moved", "is not of the points of the last search")
         if self._cut_off.any():
             taken = (self._guesses == moved[1]) & (self._guesses == 1.0 - moved[0])
             if (taken & self._cut_off).any():
@@ -153,7 +159,6 @@ class SampleSide:
 
     def take_search(self, message: SearchRequest) -> None:
         """Aim at the target, and make dual vectors at guessed steps on the way there."""
-        steps_of(message.steps, "steps", 2, self._problems.width)
         self._curvature.round(message)
         self._move(message.moved)
         target = self._take_z(message)
@@ -172,6 +177,9 @@ class SampleSide:
             target = vectors.combine(message.point)
         beside = self._curvature.points_beside(message.beside)
         self._rows.aim(target, beside)
+        steps = steps_of(message.steps, "steps", self._rows.points, width)
+        if (steps[:, 1:].any(axis=2).sum(axis=1) > 1).any():
+            raise malformed("steps", "leads to several points at once")
         guesses = steps_of(message.at, "at", width)
         shares = _shares(guesses)
         if message.stretched is not None:
@@ -181,21 +189,35 @@ class SampleSide:
         shares = _with_points_beside(shares, len(beside))
         duals = self._guess(guesses, shares)
         if message.ascent is not None:
-            # Another guess: where a step of coordinate ascent and its momentum lead.
-            sized(message.ascent.weights, "ascent.weights", None, width)
-            sized(message.ascent.curvature, "ascent.curvature", width)
-            self._rows.mix(message.ascent.weights)
-            duals = np.hstack([duals, self._rows.ascended(message.ascent.curvature)])
-            there = np.zeros((1, shares.shape[1], width))
+            # Other guesses: where coordinate ascent leads.
+            risen = self._ascend(message.ascent)
+            duals = np.hstack([duals, *risen])
+            there = np.zeros((len(risen), shares.shape[1], width))
             there[:, 1] = 1.0
             shares = np.concatenate([shares, there])
         # Slopes of a piecewise linear loss are whole numbers, which travel as they are.
         exact = not self._loss.smooth and message.ascent is None and message.rounding is None
         self._collect(duals, shares, exact=exact, later=message.later)
 
+    def _ascend(self, message: Ascent) -> list[Floats]:
+        """Dual vectors by coordinate ascent from a mixture."""
+        rows, width = self._rows, self._problems.width
+        sized(message.weights, "ascent.weights", None, width)
+        sized(message.curvature, "ascent.curvature", width)
+        if self._loss.smooth:
+            raise malformed("ascent", "is for losses with a kink")
+        if not ((message.curvature > 0.0) & (message.curvature < _STEEPEST)).all():
+            raise malformed("ascent.curvature", f"is not above 0 and below {_STEEPEST:g}")
+        rows.mix(message.weights)
+        risen = [rows.ascended(message.curvature)]
+        if message.basis is not None:
+            self._curvature.check_basis(message.basis)
+            risen.append(rows.ascended_in_cohorts(message.curvature, message.basis))
+        return risen
+
     def tell_search(self, message: SearchRequest) -> SearchReply:
         """Losses along the way, and what the new dual vectors give."""
-        steps, view = steps_of(message.steps, "steps", 2, self._problems.width), self._view
+        steps, view = message.steps, self._view
         if len(steps) > most_steps(int(view.counted_rows.sum()), view.min_batch):
             raise ProtocolError(
                 f"a message asks for losses at {len(steps)} points, which is too fine for the "

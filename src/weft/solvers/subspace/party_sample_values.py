@@ -17,6 +17,7 @@ from weft.solvers.run_settings import Settings
 from weft.solvers.samples_alike_at_zero_weights import kinds_of_classes
 from weft.solvers.subspace.class_fold_problems import ALWAYS, Problems
 from weft.solvers.subspace.combine_party_vectors import Vectors, add_scaled, combined, padded
+from weft.solvers.subspace.dual_ascent_in_cohorts import ascended
 from weft.solvers.subspace.held_out_quality_per_fold import HeldOut
 from weft.solvers.subspace.softened_slopes_at_kinks import Kinks
 from weft.solvers.subspace.spread_curvature_over_samples import levelled, spread_weights, unsteady
@@ -48,6 +49,7 @@ class Rows:
         self.width = problems.width
         self._n_samples = view.n_samples
         self._n_columns = view.n_columns
+        self._cohort_start = view.cohort_start
         self.labelled: NDArray[np.bool_] = view.labelled[view.row_cohort]
         mine = np.flatnonzero(self.labelled[: view.n_shared_rows]).astype(np.int32)
         #: Shared rows with a label here; None: all of them.
@@ -166,8 +168,8 @@ class Rows:
         return a if self._weight is None else a * self._weight
 
     def move(self, shares: Floats) -> None:
-        """Mix the point with the target: the shares of either, per problem."""
-        if (shares[0] != 1.0).any() or shares[1].any():
+        """Mix the point with the target and points beside: the shares of each, per problem."""
+        if (shares[0] != 1.0).any() or shares[1:].any():
             self._z = self._mixed(shares)
 
     def _mixed(self, shares: Floats) -> Floats:
@@ -176,6 +178,11 @@ class Rows:
             if share.any():
                 add_scaled(z, point, share)
         return z
+
+    @property
+    def points(self) -> int:
+        """The point, the target, and points beside."""
+        return 2 + len(self._beside)
 
     @property
     def _points(self) -> list[Floats]:
@@ -285,8 +292,27 @@ class Rows:
         samples want to go, which subgradients at their kinks cannot say.
         """
         ahead = self.alpha + _MOMENTUM * (self.alpha - self._alpha_before)
-        found = self._loss.dual_step(ahead, self._target, self._labels, curvature)
-        return self._trained(found)
+        return self._mine(self._loss.dual_step(ahead, self._target, self._labels, curvature))
+
+    def ascended_in_cohorts(self, curvature: Floats, basis: Floats) -> Floats:
+        """Ascent from α in every cohort, by what the newest vectors tell of how samples overlap."""
+        used = np.repeat(self.labelled[:, None], self.width, axis=1)
+        found = ascended(
+            self._loss,
+            self.alpha,
+            self._target,
+            self._labels,
+            used if self._training is None else used & self._training,
+            self._cohort_start,
+            self.vectors.newest(len(basis)),
+            basis,
+            curvature,
+        )
+        return self._mine(found)
+
+    def _mine(self, a: Floats) -> Floats:
+        """Zero where others have the label: they tell what α is there, and it is added."""
+        return self._trained(np.where(self.labelled[:, None], a, 0.0))
 
     def bent(self, direction: Floats) -> Floats:
         """l'' · z of a direction: what the Hessian makes of it."""
@@ -380,22 +406,27 @@ class Rows:
     # ── losses ────────────────────────────────────────────────────────────────────────────
 
     def losses_along(self, steps: Floats) -> Floats:
-        """1/N Σ l at mixtures of point and target, over the rows counted here.
+        """1/N Σ l at mixtures of the point with one other, over the rows counted here.
 
-        From (steps × 2 × problems) to (steps × problems).
+        From (steps × points × problems) to (steps × problems).
         """
-        counted, by_class = self._counted, self._problems.by_class
-        z, target, labels = by_class(self._z), by_class(self._target), self._truth
+        by_class = self._problems.by_class
         used: Any = self._in_problems
         if self._weight is not None:
             used = np.repeat(self._weight, self._problems.count, axis=1)
             used = used if self._in_problems is None else used * self._in_problems
-        if self._count < len(z):
-            z, target, labels = z[counted], target[counted], labels[counted]
-            used = None if used is None else used[counted]
-        losses = self._loss.table(z, target, labels, by_class(steps), used) / self._n_samples
+        chosen = self._counted if self._count < len(self._z) else slice(None)
+        z, labels = by_class(self._z[chosen]), self._truth[chosen]
+        used = None if used is None else used[chosen]
+        losses = np.zeros((len(steps), self._problems.count))
+        # To stay is a step on the way to the target.
+        other = steps[:, 1:].any(axis=2).argmax(axis=1)
+        for k in np.unique(other).tolist():
+            towards = by_class(self._points[1 + k][chosen])
+            some = by_class(steps[other == k][:, [0, 1 + k]])
+            losses[other == k] = self._loss.table(z, towards, labels, some, used)
         # Far off the way a loss may be too large to be added; it only has to be large.
-        return np.minimum(losses, _LARGEST)
+        return np.minimum(losses / self._n_samples, _LARGEST)
 
     def losses_at(self, z: Floats) -> Floats:
         """1/N Σ l of a point measured afresh, over the rows counted here."""

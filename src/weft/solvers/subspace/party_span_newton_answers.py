@@ -1,7 +1,7 @@
 """What `span-newton` alone asks of a party's samples.
 
-Curvature, as second moments of vectors; kinks that are rounded off so that there is some; and
-points beside the way to the target.
+Curvature, as second moments of vectors; kinks that are rounded off so that there is some; points
+beside the way to the target; and ascent in whole cohorts.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import numpy as np
 
 from weft.array_types import Floats
 from weft.errors import ProtocolError
+from weft.losses.compiled_sample_losses import has_formula
 from weft.matching.party_view import PartyView
 from weft.protocol.message import malformed
 from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
 from weft.solvers.subspace.combine_party_vectors import sized
+from weft.solvers.subspace.dual_ascent_in_cohorts import MOST_IN_BASIS
 from weft.solvers.subspace.loss_and_moment_fineness_limit import (
     MOST_STEPS,
     most_directions,
@@ -34,7 +36,8 @@ class CurvatureAnswers:
 
     def __init__(self, view: PartyView, settings: Settings, problems: Problems, rows: Rows) -> None:
         self._view, self._problems, self._rows = view, problems, rows
-        self._piecewise = not settings.make_loss().smooth
+        self._loss = settings.make_loss()
+        self._piecewise = not self._loss.smooth
         self._cuts_beside = self._piecewise and settings.solver == SPAN_NEWTON
         counted = int(view.counted_rows.sum())
         self._tells_moments = tells_moments(settings, counted, view.min_batch)
@@ -70,6 +73,15 @@ class CurvatureAnswers:
         vectors = self._rows.vectors
         steps_of(points, "beside", len(vectors), self._problems.width)
         return [vectors.combine(point) for point in points]
+
+    def check_basis(self, basis: Floats) -> None:
+        """Refuse a basis of vectors that are not held, or that no solver asked for."""
+        if not self._cuts_beside or not has_formula(self._loss):
+            raise malformed("ascent.basis", f"is for '{SPAN_NEWTON}' and losses with a kink")
+        sized(basis, "ascent.basis", None, None, self._problems.width)
+        most = min(MOST_IN_BASIS, len(self._rows.vectors))
+        if not (0 < len(basis) <= most and 0 < basis.shape[1] <= most):
+            raise malformed("ascent.basis", "has no vectors, or more than are held and may be used")
 
     def moments(self, message: SearchRequest) -> Floats:
         """Second moments of the vectors' Z, at the first guessed step."""

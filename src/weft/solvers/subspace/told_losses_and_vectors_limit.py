@@ -19,8 +19,8 @@ from weft.solvers.subspace.settings import SPAN_NEWTON
 _TABLES = 2
 #: Dual vectors in an iteration, at most, besides those for products with the Hessian.
 _VECTORS = 4
-#: Where cutting planes may stand in for Newton's method in the span: cuts, and a step of ascent.
-_VECTORS_OF_KINKS = EAGER.count + 1
+#: Where cutting planes may stand in for Newton's method in the span: cuts, and ascent of two kinds.
+_VECTORS_OF_KINKS = EAGER.count + 2
 #: One more where free intercepts of all classes of a joint loss need cuts beside them.
 _VECTORS_OF_CLASSES = 5
 

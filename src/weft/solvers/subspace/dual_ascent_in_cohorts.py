@@ -1,0 +1,159 @@
+"""A dual vector by coordinate ascent in each cohort, with what is known of how its samples overlap.
+
+A step of ascent in every sample at once, as if each were alone, is far too long: samples overlap.
+The Gram matrix X Xᵀ of the samples would say how much, but nobody has whole rows. Holders of labels
+do have Z, which are products of their rows with the vectors of the run: from an orthonormal basis
+of these, they have the part of X Xᵀ that lies in the span, and take the rest as a diagonal. In
+that model every cohort ascends by itself, sample after sample, some times over.
+
+The result is a dual vector wherever it leads, so bounds hold. All holders of a cohort come to the
+same one, bit by bit: sums are taken in a fixed order, over the samples of one cohort alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.array_types import Flags, Floats, Ints
+from weft.losses import Loss
+from weft.losses.compiled_sample_losses import Formula, formula_of, step
+from weft.numba_options import INNER, OUTER
+from weft.protocol.message import malformed
+from weft.solvers.subspace.combine_party_vectors import Kept
+
+#: Vectors that a basis is made of, at most: fewer take more round trips, more take more time.
+MOST_IN_BASIS = 128
+#: Samples whose Z are copied at once.
+_CHUNK = 4096
+#: Times that every sample of a cohort takes its step.
+_PASSES = 20
+#: What lies outside the span counts so many times: there, samples are taken as if they did not
+#: overlap, which they do.
+_OUTSIDE = 3.0
+#: The least share of a sample's length that counts as outside.
+_LEAST = 0.02
+
+
+def ascended(
+    loss: Loss,
+    alpha: Floats,
+    z: Floats,
+    labels: Floats,
+    used: Flags,
+    cohort_start: Ints,
+    vectors: Sequence[Kept],
+    basis: Floats,
+    curvature: Floats,
+) -> Floats:
+    """α after some passes of ascent in every cohort, problem by problem.
+
+    Parameters
+    ----------
+    alpha, z
+        Where it begins: dual variables, and the scores of the w that belongs to them.
+    used
+        Per row and problem, whether it has a label and is trained on; others stay as they are.
+    cohort_start
+        The first row of every cohort, and the number of rows.
+    vectors
+        Z of some vectors.
+    basis
+        Coefficients of these (vectors × directions × problems) in directions that are orthonormal,
+        in units in which a sample as long as most has the square ``curvature``.
+    """
+    formula = formula_of(loss)
+    found = alpha.copy()
+    for p in range(alpha.shape[1]):
+        inside = _inside(vectors, basis[:, :, p], p, len(alpha))
+        mine, here, label, some = (
+            np.ascontiguousarray(every[:, p]) for every in (found, z, labels, used)
+        )
+        _ascend(formula, mine, here, label, some, cohort_start, inside, float(curvature[p]))
+        found[:, p] = mine
+    return found
+
+
+def _inside(vectors: Sequence[Kept], basis: Floats, problem: int, rows: int) -> NDArray[np.float32]:
+    """What every sample has in each direction: (samples × directions)."""
+    inside = np.zeros((rows, basis.shape[1]), np.float32)
+    if not len(vectors):
+        return inside
+    coefficients = np.ascontiguousarray(basis)
+    first = (coefficients != 0.0).argmax(axis=1)
+    for start in range(0, rows, _CHUNK):
+        some = slice(start, start + _CHUNK)
+        _combine(
+            np.stack([v[some, problem] for v in vectors], axis=1), coefficients, first, inside[some]
+        )
+    if not np.isfinite(inside).all():
+        raise malformed("ascent.basis", "leads to numbers that are too large")
+    return inside
+
+
+@numba.njit(**OUTER)
+def _combine(z: Any, coefficients: Any, first: Any, out: Any) -> None:
+    """out = z · coefficients, which are zero before the ``first`` of every line.
+
+    Vector after vector: the bits of a sample do not depend on others, as those of BLAS may.
+    """
+    total = np.empty(out.shape[1])
+    for i in range(z.shape[0]):
+        total[:] = 0.0
+        for k in range(z.shape[1]):
+            value = z[i, k]
+            for j in range(first[k], total.shape[0]):
+                total[j] += value * coefficients[k, j]
+        out[i] = total
+
+
+@numba.njit(**INNER)
+def _dot(a: Any, b: Any) -> float:
+    """a·b, in four sums side by side: one alone waits for every addition."""
+    s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+    whole = a.shape[0] // 4 * 4
+    for j in range(0, whole, 4):
+        s0 += a[j] * b[j]
+        s1 += a[j + 1] * b[j + 1]
+        s2 += a[j + 2] * b[j + 2]
+        s3 += a[j + 3] * b[j + 3]
+    for j in range(whole, a.shape[0]):
+        s0 += a[j] * b[j]
+    return (s0 + s1) + (s2 + s3)
+
+
+@numba.njit(**OUTER)
+def _ascend(
+    formula: Formula,
+    alpha: Any,
+    z: Any,
+    labels: Any,
+    used: Any,
+    cohort_start: Any,
+    inside: Any,
+    curvature: float,
+) -> None:
+    """Change α in place, cohort by cohort."""
+    squares = np.empty(alpha.shape[0])
+    for i in range(alpha.shape[0]):
+        squares[i] = _dot(inside[i], inside[i])
+    moved = np.zeros(inside.shape[1])
+    begun = alpha.copy()
+    for c in range(cohort_start.shape[0] - 1):
+        moved[:] = 0.0
+        for _ in range(_PASSES):
+            for i in range(cohort_start[c], cohort_start[c + 1]):
+                if not used[i]:
+                    continue
+                outside = _OUTSIDE * max(curvature - squares[i], _LEAST * curvature)
+                score = z[i] + _dot(inside[i], moved) + outside * (alpha[i] - begun[i])
+                new = step(formula, alpha[i], score, labels[i], squares[i] + outside)
+                change = new - alpha[i]
+                if change != 0.0:
+                    alpha[i] = new
+                    for j in range(moved.shape[0]):
+                        moved[j] += change * inside[i, j]
