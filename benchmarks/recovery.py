@@ -35,10 +35,10 @@ from weft.federation.party import Party
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
 from weft.guards.terms import OPEN
 from weft.network import coordinator_snapshots, site_snapshots
+from weft.network.envelope_bytes import Work, decode_envelope
 from weft.network.network_channel import NetworkChannel
 from weft.network.party_interface import OpenedParty, PartyRequest
 from weft.network.site_answers_envelopes import Site
-from weft.network.wire_format import Work, decode_envelope
 from weft.protocol import Failure
 from weft.solvers.run_settings import Settings
 from weft.storage.journal import Journal

@@ -5,8 +5,10 @@ from __future__ import annotations
 import atheris
 import numpy as np
 
-with atheris.instrument_imports(include=["weft.protocol.message_bytes", "weft.protocol.message"]):
-    from weft.protocol import message, message_bytes
+with atheris.instrument_imports(
+    include=["weft.protocol.message_bytes", "weft.protocol.declared_message_fields"]
+):
+    from weft.protocol import declared_message_fields, message_bytes
 
 from harness import search
 from weft.all_messages import declared_phases
@@ -20,19 +22,19 @@ def decode(data: bytes) -> None:
     for phase in declared_phases().values():
         for kind in (phase.request, phase.reply):
             try:
-                read = message.message_of(kind, found)
-            except message.ProtocolError:
+                read = declared_message_fields.message_of(kind, found)
+            except declared_message_fields.ProtocolError:
                 continue
-            assert message.fields_of(read).keys() <= found.keys()
-            assert message.size_of(read) <= len(data) * 9
+            assert declared_message_fields.fields_of(read).keys() <= found.keys()
+            assert declared_message_fields.size_of(read) <= len(data) * 9
             try:
                 Plain().begin(read)
-            except message.ProtocolError:
+            except declared_message_fields.ProtocolError:
                 continue
 
 
 def seeds() -> list[bytes]:
-    messages: list[message.Fields] = [
+    messages: list[declared_message_fields.Fields] = [
         {"round": 7, "unit": 1.0, "z_pads.chain": np.arange(3, dtype=np.uint64)},
         {"round": 7, "digit": 1, "prefix": np.zeros(2, np.uint64)},
         {"seeds.content": b"box", "seeds.lengths": np.array([3]), "seeds.makers": np.array([1])},

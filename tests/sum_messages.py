@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.protocol.message import Message
+from weft.protocol.declared_message_fields import Message
 from weft.protocol.shared_fields import Attending, PadLinks, SumRequest
 
 

@@ -157,7 +157,7 @@ SECRET = {
             "party_seeds_and_shared_key",
             "participant_list",
             "scalar_masks",
-            "sealed_letters",
+            "authenticated_party_letters",
         ),
         *("pads.pad_streams", "pads.pads_all_parties_know"),
         *("pair_secrets", "seed_letters", "ciphers.known_ciphers"),

@@ -11,8 +11,8 @@ from typing import Any
 
 from weft.protocol import Channel, Message
 from weft.protocol.channel import Replies, Request
+from weft.protocol.declared_message_fields import declared
 from weft.protocol.field_visibility import Form
-from weft.protocol.message import declared
 from weft.protocol.metering import size_of_value
 
 Seconds = dict[str, list[float]]

@@ -19,7 +19,7 @@ from weft.crypto import Adder
 from weft.errors import ConfigError, DataError, PartyAway, ProtocolError
 from weft.federation.announced_terms_and_classes.coordinator import announce
 from weft.guards.terms import Terms
-from weft.matching.tagged_class_list import AgreedClasses
+from weft.matching.authenticated_class_list import AgreedClasses
 from weft.protocol import Channel, Failure
 from weft.protocol.shared_fields import Participants
 from weft.solvers.participation import participation_of

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats
 from weft.crypto.key_and_seed_messages import RunKeys
-from weft.matching.tagged_class_list import AgreedClasses
+from weft.matching.authenticated_class_list import AgreedClasses
+from weft.protocol.declared_message_fields import Message, Nothing, OnDevice, Part
 from weft.protocol.field_visibility import (
     coefficients,
     keys,
@@ -18,7 +19,6 @@ from weft.protocol.field_visibility import (
     scalars,
     texts,
 )
-from weft.protocol.message import Message, Nothing, OnDevice, Part
 from weft.protocol.phase_declaration import Phase
 from weft.protocol.shared_fields import Attending, Participants, SumRequest
 

@@ -19,7 +19,7 @@ from weft.federation.announced_terms_and_classes.party import AnnouncingParty
 from weft.matching.tokens import encode_labels
 from weft.privacy.agreement.party_consent_checks import Consent
 from weft.protocol import Answer, Message, Nothing, Phase, answer, answers, fields_of, pack
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.protocol.shared_fields import Participants
 from weft.sums.scalar_sums import over_attending, pack_scalars
 from weft_neural.block_info import MOST_COLUMNS, Held

@@ -17,7 +17,7 @@ from weft.array_types import Floats
 from weft.crypto import Adder
 from weft.errors import ProtocolError
 from weft.protocol import Channel
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.protocol.shared_fields import Participants
 from weft.sums.scalar_sums import add_scalars
 from weft_neural.messages import SCALE, ColumnMeans, ColumnScales, ScaledColumns, ScaleRequest

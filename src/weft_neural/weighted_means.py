@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import ProtocolError
-from weft.protocol.message import OnDevice, malformed
+from weft.protocol.declared_message_fields import OnDevice, malformed
 
 Floats32 = NDArray[np.float32]
 

@@ -14,7 +14,7 @@ from scene import run
 from weft.crypto.ciphers.block_format import HEAD, pad_id_of
 from weft.errors import WeftError
 from weft.guards import Terms
-from weft.protocol.message import SCALAR_BYTES
+from weft.protocol.declared_message_fields import SCALAR_BYTES
 from weft.solvers.run_settings import Settings
 from weft.sums.scalar_sums import add_scalars
 

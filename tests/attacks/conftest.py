@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.solvers.subspace.party_sample_answers import SampleSide
+from weft.solvers.subspace.party_searches_duals_and_losses import SampleSide
 
 #: What is attacked, and by whom; the numbers are those of docs/attacks.md.
 ATTACKS = {

@@ -22,7 +22,7 @@ from weft.crypto.ciphers.block_format import (
 )
 from weft.crypto.primitives.prime_field import PRIME
 from weft.guards import Terms
-from weft.protocol.message import SCALAR_BYTES
+from weft.protocol.declared_message_fields import SCALAR_BYTES
 from weft.solvers.run_settings import Settings
 from weft.sums.scalar_sums import add_scalars
 

@@ -15,8 +15,8 @@ import pytest
 from scene import by_columns, run, table_of
 
 from weft.errors import WeftError
+from weft.matching.authenticated_class_list import AgreedClasses
 from weft.matching.party import MatchingParty
-from weft.matching.tagged_class_list import AgreedClasses
 from weft.protocol import Fields, fields_of
 from weft.protocol.shared_fields import Boxes
 from weft.solvers.run_settings import Settings

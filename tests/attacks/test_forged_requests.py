@@ -12,9 +12,9 @@ import msgspec
 import pytest
 from scene import by_columns, run, table_of
 
+from weft.crypto.authenticated_party_letters import write_letter
 from weft.crypto.party_key_pairs import Identity, PublicIdentity
 from weft.crypto.primitives.oprf import blind, finalize, matching_key, unblind
-from weft.crypto.sealed_letters import write_letter
 from weft.errors import WeftError
 from weft.federation.local_federation import Preprocessing
 from weft.matching.oprf_announcement_and_limits import Announcement

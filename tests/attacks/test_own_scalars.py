@@ -15,7 +15,7 @@ from scene import by_rows, table_of
 
 from weft.crypto.scalar_mask_neighbours import attendance
 from weft.solvers.subspace import party as subspace_party
-from weft.solvers.subspace import party_sample_answers
+from weft.solvers.subspace import party_searches_duals_and_losses
 from weft.sums.scalar_sums import over_attending
 
 ALONE, OTHERS = NAMES[-1], NAMES[:-1]
@@ -32,7 +32,9 @@ def tiles():
 def again(tiles, monkeypatch) -> Again:
     # What hides a party's losses must do so however often it is asked.
     often = property(lambda side: 1, lambda side, value: None)
-    monkeypatch.setattr(party_sample_answers.SampleSide, "_searches", often, raising=False)
+    monkeypatch.setattr(
+        party_searches_duals_and_losses.SampleSide, "_searches", often, raising=False
+    )
     found = caught(tiles, "cutting-planes", "subspace.search")
     # No message says any more what masks are for, or who shares them.
     assert not {"ring.context", "ring.peers", "context", "peers"} & found.asked[ALONE].keys()
@@ -91,7 +93,7 @@ def believe_the_message(monkeypatch) -> None:
     def told(cipher):
         return over_attending(cipher, getattr(cipher, "told", None), harmless=True)
 
-    monkeypatch.setattr(party_sample_answers, "over_labelled", told)
+    monkeypatch.setattr(party_searches_duals_and_losses, "over_labelled", told)
 
 
 def forget_the_question(monkeypatch) -> None:

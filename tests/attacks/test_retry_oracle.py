@@ -27,10 +27,10 @@ from weft.federation import local_federation as federation_module
 from weft.federation.local_federation import Federation
 from weft.federation.party import Party
 from weft.guards import Terms
+from weft.network.envelope_bytes import Failed, Hello, Work, decode_reply, encode
+from weft.network.journaled_party_of_run import SiteRun
 from weft.network.party_interface import OpenedParty
 from weft.network.site_answers_envelopes import Site
-from weft.network.site_run import SiteRun
-from weft.network.wire_format import Failed, Hello, Work, decode_reply, encode
 from weft.protocol import LocalChannel, fields_of, pack, unpack
 from weft.protocol.shared_fields import PadLinks, SumRequest
 from weft.solvers.run_settings import Settings

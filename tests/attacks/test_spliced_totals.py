@@ -26,10 +26,10 @@ from weft.crypto.fixed_point import FixedPoint
 from weft.crypto.primitives.prime_field import PRIME
 from weft.errors import ProtocolError
 from weft.guards import Terms
-from weft.protocol.message import SCALAR_BYTES
+from weft.protocol.declared_message_fields import SCALAR_BYTES
 from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.party_feature_answers import FeatureSide
-from weft.solvers.subspace.party_sample_answers import SampleSide
+from weft.solvers.subspace.party_searches_duals_and_losses import SampleSide
 from weft.sums.party_contribution import Wire
 from weft.sums.scalar_sums import add_scalars
 

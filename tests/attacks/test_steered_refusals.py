@@ -16,10 +16,10 @@ from weft.federation.local_federation import Federation
 from weft.guards.min_batch_across_runs import Change
 from weft.guards.terms import OPEN, Terms
 from weft.matching.build_holdings import LabelConflict
+from weft.network.envelope_bytes import Hello, decode_reply, encode
 from weft.network.site_answers_envelopes import Site
 from weft.network.submitter_visible_figures import LINEAR
 from weft.network.submitter_visible_figures import told_of as told_figures
-from weft.network.wire_format import Hello, decode_reply, encode
 from weft.privacy.agreement import Consent
 from weft.protocol import pack
 from weft.report.json_safe_and_rounded_values import rounded

@@ -18,7 +18,7 @@ from weft.crypto.primitives.scalars_modulo_2_144 import (
     unpacked,
     whole_number,
 )
-from weft.protocol.message import SCALAR_BYTES
+from weft.protocol.declared_message_fields import SCALAR_BYTES
 
 #: Other work on the same machine is no failure.
 patient = settings(deadline=None)

@@ -30,7 +30,7 @@ from weft.crypto.secret_bytes import Secret
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.guards import Terms, terms
 from weft.losses import LOSSES, get_loss, register_loss
-from weft.privacy.audit.recording_audit import audit
+from weft.privacy.audit.audit_of_a_recording import audit
 from weft.protocol import Nothing, Request
 from weft.protocol.recording_file import Head, entries_of
 from weft.solvers.algorithm_choice import ALGORITHMS

@@ -7,7 +7,7 @@ import re
 from pages import DOCS
 
 from weft.all_messages import declared_phases
-from weft.protocol.message import flat
+from weft.protocol.declared_message_fields import flat
 from weft.report.message_reference import page, parts
 
 

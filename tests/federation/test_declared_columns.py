@@ -28,7 +28,7 @@ from weft.federation.party import Party
 from weft.guards.terms import OPEN
 from weft.matching.encrypted_level_lists import LevelList, lock_levels
 from weft.protocol import fields_of
-from weft.protocol.message import message_of
+from weft.protocol.declared_message_fields import message_of
 from weft.protocol.message_bytes import pack
 from weft.solvers.run_settings import Settings
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from matched_tiles import cut, filled, matched, only
 
+from weft.crypto.authenticated_party_letters import LetterError, read_letter, write_letter
 from weft.crypto.keys import PartyKeys, ephemeral_keys
 from weft.crypto.party_key_pairs import Identity, PublicIdentity
 from weft.crypto.primitives.oprf import OprfKey, blind, matching_key
-from weft.crypto.sealed_letters import LetterError, read_letter, write_letter
 from weft.crypto.secret_bytes import Secret
 from weft.data import Tile
 from weft.errors import ConfigError, DataError, WeftError

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 from weft.cli import main
+from weft.network.envelope_bytes import Work, decode_envelope
 from weft.network.secure_session import SecureSite
 from weft.network.site_answers_envelopes import Site
-from weft.network.wire_format import Work, decode_envelope
 
 
 def flipped(packed):

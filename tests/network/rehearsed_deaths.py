@@ -23,6 +23,7 @@ from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
 from weft.guards.terms import OPEN, Terms
 from weft.network import clock as network_clock
 from weft.network.coordinator_run import coordinate_run
+from weft.network.envelope_bytes import End, Hello, Work, decode_envelope
 from weft.network.kits.certificates import Authority
 from weft.network.model_saving_party import ModelSavingParty
 from weft.network.party_interface import OpenedParty
@@ -31,7 +32,6 @@ from weft.network.run_results import RESULTS
 from weft.network.site_answers_envelopes import Site
 from weft.network.submitted_task import LinearTask, Task
 from weft.network.transport_interface import Stopped
-from weft.network.wire_format import End, Hello, Work, decode_envelope
 from weft.privacy.agreement import Limits
 from weft.report.page.phase_names import activity_of
 from weft.solvers.run_settings import Settings

@@ -20,9 +20,14 @@ from weft.errors import PartyAway
 from weft.federation import coordinator as coordination
 from weft.federation.party import Party
 from weft.guards import OPEN
-from weft.network import absent_parties, coordinator_snapshots, site_run, site_snapshots
+from weft.network import (
+    absent_parties,
+    coordinator_snapshots,
+    journaled_party_of_run,
+    site_snapshots,
+)
+from weft.network.envelope_bytes import Work, Worked, decode_envelope, decode_reply
 from weft.network.network_channel import NetworkChannel
-from weft.network.wire_format import Work, Worked, decode_envelope, decode_reply
 from weft.storage import journal as journal_module
 from weft.storage.journal import Journal
 
@@ -69,7 +74,7 @@ def often(envelopes=3):
         patch.multiple(coordinator_snapshots, _EXCHANGES=envelopes, **always),
         patch.multiple(absent_parties, **soon),
         # Folders are copied here, which a site would find out.
-        patch.object(site_run, "is_original", lambda folder: True),
+        patch.object(journaled_party_of_run, "is_original", lambda folder: True),
     ):
         yield
 

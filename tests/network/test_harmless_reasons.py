@@ -13,12 +13,12 @@ from weft.data import Tile
 from weft.federation.model import Model
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN
+from weft.network.envelope_bytes import Hello, decode_reply, encode
 from weft.network.party_interface import OpenedParty
 from weft.network.prediction_job import sign_prediction
 from weft.network.site_answers_envelopes import Site
 from weft.network.site_member import SiteMember
 from weft.network.submitted_task import LinearTask, PredictTask
-from weft.network.wire_format import Hello, decode_reply, encode
 from weft.privacy.agreement import Limits, SitePolicy
 from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import pack

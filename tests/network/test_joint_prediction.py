@@ -14,9 +14,9 @@ from member_sites import MemberSites
 from toys import MemoryTransport
 
 from weft.config.read_prediction_samples import read_samples
+from weft.crypto.authenticated_party_letters import LetterError, read_letter
 from weft.crypto.ciphers.block_format import read_block, words_of
 from weft.crypto.keys import ephemeral_keys
-from weft.crypto.sealed_letters import LetterError, read_letter
 from weft.errors import ProtocolError, WeftError
 from weft.federation.joint_prediction_coordinator import sum_scores
 from weft.federation.joint_prediction_party import JointParty
@@ -290,7 +290,7 @@ def test_sites_that_were_told_of_different_askers_show_nothing(
 
 def _renamed(packed):
     """A first letter in which another party asks."""
-    from weft.network.wire_format import Hello, decode_envelope, encode
+    from weft.network.envelope_bytes import Hello, decode_envelope, encode
     from weft.protocol import pack, unpack
 
     envelope = decode_envelope(packed)

@@ -11,7 +11,7 @@ from saved_runs import makers, often, run_over
 from weft.data.tile import Tile
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
-from weft.network.wire_format import Work
+from weft.network.envelope_bytes import Work
 from weft.solvers.run_settings import Settings
 
 HOW = Preprocessing(intercept=True, confirmed=ONE_TABLE)

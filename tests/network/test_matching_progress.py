@@ -15,10 +15,10 @@ from weft.data import SPLITS, load
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.matching.oprf_relay import _how_far
 from weft.network.coordinator_run import coordinate_run
+from weft.network.envelope_bytes import Work, decode_envelope
 from weft.network.run_progress import Progress
 from weft.network.run_status_line import wait_text
 from weft.network.submitted_task import LinearTask
-from weft.network.wire_format import Work, decode_envelope
 from weft.solvers.run_settings import Settings
 
 PARTIES = ("p1", "p2")

@@ -11,10 +11,10 @@ from toys import MemoryTransport, Place, Toy, ToyRequest, toy
 from weft.errors import ProtocolError
 from weft.network import absent_parties
 from weft.network import network_channel as channel_module
+from weft.network.envelope_bytes import Hello, Ping, Welcome, Work, Worked, encode
 from weft.network.network_channel import NetworkChannel, Timeouts
 from weft.network.record_and_replay_absences import Presence, ReplayedPresence
 from weft.network.transport_interface import Stopped
-from weft.network.wire_format import Hello, Ping, Welcome, Work, Worked, encode
 from weft.protocol import Failure, LocalChannel, Request, pack
 from weft.protocol.recording_file import entries_of
 from weft.storage.atomic_files import StorageError

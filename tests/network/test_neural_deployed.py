@@ -29,13 +29,13 @@ from weft.errors import ConfigError, ProtocolError
 from weft.guards import OPEN, Terms
 from weft.network import absent_parties
 from weft.network.coordinator_run import coordinate_run
+from weft.network.envelope_bytes import Work
 from weft.network.installed_job_kinds import read_task
 from weft.network.record_and_replay_absences import Presence, ReplayedPresence
 from weft.network.run_progress import Progress
 from weft.network.run_results import RESULTS
 from weft.network.run_status_line import report_text
 from weft.network.task_from_config import task_of
-from weft.network.wire_format import Work
 from weft.network.write_submitter_results import write_out
 from weft.privacy.agreement import Limits, SitePolicy
 from weft.protocol import Failure

@@ -26,9 +26,9 @@ from weft.network.engine.site_process_frames import (
     receive_frame,
     send_frame,
 )
+from weft.network.envelope_bytes import Failed, Ping, Pong, decode_reply, encode
 from weft.network.metrics_text import single
 from weft.network.site_run_index import RunIndex
-from weft.network.wire_format import Failed, Ping, Pong, decode_reply, encode
 
 SPENT = single("weft_exposure_epsilon", "ε of released models with noise.", 0.5)
 #: Seconds that anything may take on a busy machine.

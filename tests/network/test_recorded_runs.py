@@ -17,10 +17,10 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN
 from weft.network import absent_parties, coordinator_run, network_channel
 from weft.network.coordinator_run import coordinate_run
+from weft.network.envelope_bytes import Work, decode_envelope
 from weft.network.run_progress import Progress
 from weft.network.run_results import FILES, RESULTS
 from weft.network.submitted_task import LinearTask
-from weft.network.wire_format import Work, decode_envelope
 from weft.privacy.agreement import Card, write_roster
 from weft.privacy.agreement.cards_and_roster_drafts import draft_roster
 from weft.protocol.channel import Recorded

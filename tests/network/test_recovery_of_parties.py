@@ -24,7 +24,7 @@ from weft.network import absent_parties
 from weft.network import network_channel as channel
 from weft.network.network_channel import NetworkChannel
 from weft.network.record_and_replay_absences import ReplayedPresence
-from weft.privacy.audit.recording_audit import audit
+from weft.privacy.audit.audit_of_a_recording import audit
 from weft.protocol.recording_file import Head, entries_of
 from weft.solvers.run_settings import Settings
 from weft.storage.journal import Journal

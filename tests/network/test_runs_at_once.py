@@ -18,10 +18,10 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.model_noise_size import ModelNoise
 from weft.network import coordinator_run
 from weft.network.coordinator_run import coordinate_run
+from weft.network.envelope_bytes import Worked, decode_envelope, decode_reply
 from weft.network.model_saving_party import ModelSavingParty
 from weft.network.run_progress import Progress
 from weft.network.submitted_task import LinearTask
-from weft.network.wire_format import Worked, decode_envelope, decode_reply
 from weft.privacy.agreement import Limits
 from weft.privacy.ledger.ledger_file import Book
 from weft.protocol import unpack

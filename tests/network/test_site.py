@@ -13,10 +13,8 @@ from toys import Killed, Place, Toy, ToyRequest, flipped, toy
 
 from weft.errors import ConfigError, DataError
 from weft.network import clock
-from weft.network import site_run as siterun
-from weft.network.party_interface import OpenedParty
-from weft.network.site_answers_envelopes import Site
-from weft.network.wire_format import (
+from weft.network import journaled_party_of_run as siterun
+from weft.network.envelope_bytes import (
     End,
     Ended,
     Failed,
@@ -30,6 +28,8 @@ from weft.network.wire_format import (
     decode_reply,
     encode,
 )
+from weft.network.party_interface import OpenedParty
+from weft.network.site_answers_envelopes import Site
 from weft.protocol import fields_of, pack, unpack
 from weft.storage.atomic_files import StorageError
 

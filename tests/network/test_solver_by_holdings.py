@@ -22,9 +22,9 @@ from weft.federation.local_federation import Federation
 from weft.federation.model import load_model
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
 from weft.guards.terms import OPEN, Terms
+from weft.network.envelope_bytes import Work
 from weft.network.study_check_job import read_check
 from weft.network.submitted_task import CheckTask, LinearTask
-from weft.network.wire_format import Work
 from weft.report.history_table import history_frame
 from weft.solvers.run_settings import Settings
 from weft.solvers.subspace import loss_and_moment_fineness_limit

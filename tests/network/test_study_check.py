@@ -21,10 +21,10 @@ from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.study_check_messages import CHECK_FILES
 from weft.guards.terms import OPEN, Terms
+from weft.network.envelope_bytes import Work
 from weft.network.site_member import load_member
 from weft.network.study_check_job import read_check
 from weft.network.submitted_task import CheckTask
-from weft.network.wire_format import Work
 from weft.privacy.agreement import Limits, SitePolicy
 from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import Nothing

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 
 import pytest
-from test_wire_format import sealed
+from test_envelope_bytes import sealed
 from toys import MemoryTransport, Place
 
 from weft import __version__
 from weft.errors import ProtocolError
-from weft.network import site_answers_envelopes, site_run
+from weft.network import journaled_party_of_run, site_answers_envelopes
 from weft.network.absent_parties import _why_not
+from weft.network.envelope_bytes import Hello, Ping, Pong, Welcome, Work, decode_reply, encode
 from weft.network.network_channel import NetworkChannel
 from weft.network.versions import OtherVersion, check_version
-from weft.network.wire_format import Hello, Ping, Pong, Welcome, Work, decode_reply, encode
 from weft.protocol import pack
 from weft.storage.journal import Journal
 
@@ -88,7 +88,7 @@ def test_a_site_refuses_a_coordinator_of_another_version(tmp_path):
 def test_a_site_that_was_updated_meanwhile_says_so_instead_of_staying_away(tmp_path, monkeypatch):
     place = Place("north", tmp_path / "north")
     place.site.answer(encode(Hello.of("run-1", PLAN)))
-    for module in (site_run, site_answers_envelopes):
+    for module in (journaled_party_of_run, site_answers_envelopes):
         monkeypatch.setattr(
             module, "check_version", lambda theirs, whose: check_version(theirs, whose, "9.0.0")
         )

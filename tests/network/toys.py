@@ -10,9 +10,9 @@ from hashlib import blake2b
 from typing import Annotated
 
 from weft.errors import ConfigError, DataError, ProtocolError
+from weft.network.envelope_bytes import End, Work, decode_envelope
 from weft.network.party_interface import OpenedParty
 from weft.network.site_answers_envelopes import Site
-from weft.network.wire_format import End, Work, decode_envelope
 from weft.protocol import Failure, Message, Phase, Request, fields_of, pack
 from weft.protocol.field_visibility import record, texts
 

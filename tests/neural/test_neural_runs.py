@@ -11,10 +11,10 @@ from small_networks import HELD, WIDTHS, Door, holdings, numbers, sources, tiny,
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.guards.terms import Terms
 from weft.privacy.agreement.party_consent_checks import Consent
+from weft.privacy.audit.audit_of_a_recording import audit
 from weft.privacy.audit.field_evidence import meaning_of
-from weft.privacy.audit.recording_audit import audit
+from weft.protocol.declared_message_fields import SCALAR_BYTES
 from weft.protocol.field_visibility import Form
-from weft.protocol.message import SCALAR_BYTES
 from weft.protocol.message_bytes import pack
 from weft.protocol.recording_file import Head, entries_of
 from weft.sums.scalar_sums import add_scalars

@@ -32,7 +32,7 @@ from weft.privacy.agreement import (
 from weft.privacy.agreement.cards_and_roster_drafts import draft_roster
 from weft.privacy.agreement.signed_roster import charter_words, limits_words
 from weft.protocol import Nothing, phase_named
-from weft.protocol.message import declared, flat
+from weft.protocol.declared_message_fields import declared, flat
 from weft.protocol.shared_fields import CARD, PUBLIC, Company, Participants
 from weft_neural.messages import BuildRequest
 

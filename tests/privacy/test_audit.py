@@ -15,11 +15,11 @@ from weft.crypto.ciphers.block_format import Carried, pack_block, read_block, ta
 from weft.crypto.ciphers.paillier_scheme import PaillierSecret
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.local_joint_prediction import predict_scores
+from weft.privacy.audit.audit_of_a_recording import CHECKS, audit
 from weft.privacy.audit.field_evidence import meaning_of
-from weft.privacy.audit.recording_audit import CHECKS, audit
 from weft.protocol import LocalChannel
+from weft.protocol.declared_message_fields import SCALAR_BYTES
 from weft.protocol.field_visibility import Form
-from weft.protocol.message import SCALAR_BYTES
 from weft.protocol.recording_file import Head, entries_of
 from weft.solvers.run_settings import Settings
 from weft.solvers.solver_interfaces_and_results import Checkpointing

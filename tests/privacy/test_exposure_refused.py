@@ -14,11 +14,11 @@ from weft.data import SPLITS, load
 from weft.errors import WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards.terms import OPEN, Terms
+from weft.network.envelope_bytes import End, Hello, decode_reply, encode
 from weft.network.party_interface import OpenedParty
 from weft.network.site_answers_envelopes import Site
 from weft.network.site_member import SiteMember
 from weft.network.submitted_task import LinearTask
-from weft.network.wire_format import End, Hello, decode_reply, encode
 from weft.privacy.agreement import Card, Consent, SitePolicy
 from weft.privacy.agreement.cards_and_roster_drafts import draft_roster
 from weft.privacy.ledger.run_booking import Ledger

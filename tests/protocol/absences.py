@@ -22,7 +22,7 @@ from interposed import Middle, cut, interpose, quick, train
 from small_federations import make_table
 from weft.errors import WeftError
 from weft.federation.local_federation import Preprocessing
-from weft.protocol.message import Part, declared
+from weft.protocol.declared_message_fields import Part, declared
 from weft.protocol.phase_declaration import phase_named
 
 #: Optional fields whose absence asks for something else, and what that is.

@@ -21,8 +21,8 @@ from weft.protocol import (
     size_of,
 )
 from weft.protocol import phase_declaration as phase_module
+from weft.protocol.declared_message_fields import Message, fields_of
 from weft.protocol.field_visibility import record
-from weft.protocol.message import Message, fields_of
 from weft.protocol.phase_declaration import Phase
 
 _ANY = record("anything")

@@ -18,8 +18,7 @@ from typing_extensions import TypeAliasType
 import weft
 from weft.all_messages import MODULES, declared_phases
 from weft.errors import ProtocolError
-from weft.protocol.field_visibility import Form, Meaning, numbers
-from weft.protocol.message import (
+from weft.protocol.declared_message_fields import (
     ANY,
     SCALAR_BYTES,
     Message,
@@ -30,6 +29,7 @@ from weft.protocol.message import (
     flat,
     message_of,
 )
+from weft.protocol.field_visibility import Form, Meaning, numbers
 from weft.protocol.message_bytes import pack, unpack
 
 #: Types of all messages of the library, by phase and direction.

@@ -16,7 +16,7 @@ from weft.crypto.ciphers.block_format import KIND_CODES, read_block, words_of
 from weft.crypto.keys import ephemeral_keys
 from weft.data import Tile
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.protocol.message import SCALAR_BYTES
+from weft.protocol.declared_message_fields import SCALAR_BYTES
 from weft.solvers.run_settings import Settings
 
 PREPARATION = Preprocessing(intercept=True, scaling="standard", unit_rows=True)

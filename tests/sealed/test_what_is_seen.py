@@ -14,8 +14,8 @@ from weft.crypto.primitives import seeded_words as seeds
 from weft.errors import ProtocolError
 from weft.privacy.ledger.run_exposure import exposure_of
 from weft.protocol import Nothing, phase_named
+from weft.protocol.declared_message_fields import flat
 from weft.protocol.field_visibility import Form
-from weft.protocol.message import flat
 from weft.solvers.sealed import dealer as dealing
 from weft.solvers.sealed import party as sealed_party
 from weft.solvers.sealed import party_answers_in_order, share_arithmetic

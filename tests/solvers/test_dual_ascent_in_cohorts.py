@@ -22,7 +22,7 @@ from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.cutting_planes_solver import basis_of_newest, most_in_basis
 from weft.solvers.subspace.dual_ascent_in_cohorts import MOST_IN_BASIS, ascended
 from weft.solvers.subspace.messages import Ascent, SearchRequest
-from weft.solvers.subspace.party_sample_answers import SampleSide
+from weft.solvers.subspace.party_searches_duals_and_losses import SampleSide
 
 LOSSES = ("hinge", "absolute", "epsilon_insensitive", "logistic", "squared")
 

@@ -17,7 +17,7 @@ from weft.data import SPLITS, pool
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation
 from weft.guards import Terms
-from weft.privacy.audit.recording_audit import audit
+from weft.privacy.audit.audit_of_a_recording import audit
 from weft.protocol import LocalChannel, Request
 from weft.protocol.recording_file import Head, entries_of
 from weft.solvers.hyfdca.messages import STEP

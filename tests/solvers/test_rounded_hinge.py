@@ -17,7 +17,7 @@ from weft.losses import get_loss
 from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.loss_and_moment_fineness_limit import weighing
 from weft.solvers.subspace.messages import SearchRequest
-from weft.solvers.subspace.party_sample_answers import SampleSide
+from weft.solvers.subspace.party_searches_duals_and_losses import SampleSide
 from weft.solvers.subspace.span_newton_solver import SpanNewton
 from weft.solvers.subspace.spread_curvature_over_samples import spread_weights
 

@@ -17,9 +17,9 @@ from small_federations import rough_curvature
 from weft.crypto.ciphers.block_format import KIND_CODES
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.privacy.audit.recording_audit import audit
+from weft.privacy.audit.audit_of_a_recording import audit
 from weft.protocol import fields_of, phase_named
-from weft.protocol.message import declared
+from weft.protocol.declared_message_fields import declared
 from weft.protocol.recording_file import Head, entries_of
 from weft.solvers.algorithm_choice import ALGORITHMS
 from weft.solvers.rounds.coordinator import RoundCoordinator

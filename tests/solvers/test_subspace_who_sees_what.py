@@ -13,10 +13,10 @@ from covering import before_release, cover, every_value, some_of
 from weft.crypto.ciphers.block_format import KIND_CODES, read_block, words_of
 from weft.data import Tile
 from weft.federation.local_federation import Federation, Preprocessing
+from weft.privacy.audit.audit_of_a_recording import audit
 from weft.privacy.audit.field_evidence import meaning_of
-from weft.privacy.audit.recording_audit import audit
+from weft.protocol.declared_message_fields import SCALAR_BYTES
 from weft.protocol.field_visibility import Form
-from weft.protocol.message import SCALAR_BYTES
 from weft.protocol.recording_file import Head, entries_of
 
 PREPARATION = Preprocessing(intercept=True, scaling="standard", unit_rows=True)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from weft.crypto.party_key_pairs import PublicIdentity
-    from weft.privacy.audit.recording_audit import Audit, Line
+    from weft.privacy.audit.audit_of_a_recording import Audit, Line
 
 _MOST_PARTIES = 40
 _MOST_FIELDS = 4
@@ -61,7 +61,7 @@ def audit(
     """
     from weft.cli.terminal_output import say_json
     from weft.errors import ConfigError
-    from weft.privacy.audit.recording_audit import audit as go_through
+    from weft.privacy.audit.audit_of_a_recording import audit as go_through
     from weft.protocol.recording_file import MESSAGES, Recording
 
     if run.is_dir() and not (run / MESSAGES).exists():
@@ -135,7 +135,7 @@ def _lines(lines: list[Line], *, coordinator: bool) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from weft.privacy.audit.recording_audit import ANY_PHASE
+    from weft.privacy.audit.audit_of_a_recording import ANY_PHASE
 
     grid = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     grid.add_column("phase, field", overflow="fold", max_width=18)
@@ -203,7 +203,7 @@ def _parties(found: Audit) -> Table:
 
 
 def _checks(found: Audit) -> list[str]:
-    from weft.privacy.audit.recording_audit import CHECKS
+    from weft.privacy.audit.audit_of_a_recording import CHECKS
 
     said = []
     states = set(found.signed.values())

@@ -20,6 +20,7 @@ from weft.data.read_tiles import Examined
 from weft.data.tile import Tile
 from weft.federation.label_wording_mismatches import all_coded, mapping_between
 from weft.federation.preprocessing_settings import Slip
+from weft.matching.authenticated_class_list import Classes
 from weft.matching.class_labels import common_classes
 from weft.matching.id_and_name_forms import (
     common_head,
@@ -29,7 +30,6 @@ from weft.matching.id_and_name_forms import (
     normal_ids,
     without_head,
 )
-from weft.matching.tagged_class_list import Classes
 from weft.matching.two_spellings import TOLERATED
 from weft.matching.unit_mismatches import powers_apart
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import ProtocolError
+from weft.protocol.declared_message_fields import Part
 from weft.protocol.field_visibility import keys, record
-from weft.protocol.message import Part
 from weft.protocol.shared_fields import EXCHANGE, NONCE, PUBLIC, SIGNATURE, Boxes, Participants
 
 _SEEDS = "whose seeds it makes, and for whom"

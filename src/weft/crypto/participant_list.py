@@ -19,7 +19,7 @@ from weft.crypto.key_and_seed_messages import signed_content
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.crypto.scalar_mask_neighbours import Sharers
 from weft.errors import ProtocolError
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.protocol.shared_fields import EXCHANGE, NONCE, PUBLIC, SIGNATURE, Company, Participants
 
 #: Where a card has the nonce and the exchange key.

@@ -36,7 +36,7 @@ from weft.crypto.seed_letters import (
 from weft.errors import ProtocolError
 from weft.fast_small_array_operations import among
 from weft.guards.terms import OPEN, Terms
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.protocol.shared_fields import Boxes
 
 # Loaded by those whose cipher is of such a scheme: they bring large libraries.

@@ -26,7 +26,7 @@ from weft.crypto.scalar_mask_neighbours import Sharers
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import OPEN, Terms
-from weft.protocol.message import SCALAR_BYTES
+from weft.protocol.declared_message_fields import SCALAR_BYTES
 from weft.protocol.message_bytes import Question
 
 _WIDTH = SCALAR_BYTES

@@ -18,7 +18,7 @@ from weft.data.columns.column_to_numbers import SettledColumn
 from weft.data.columns.declared_column_cells import Cells, DeclaredColumns, NumberCells
 from weft.data.findings_with_config_fixes import MOST_EXAMPLES, Findings, Setting, shown
 from weft.data.number_texts import BLANKS, ReadNumbers, Signs, number, read_numbers
-from weft.data.raw_columns import RawColumns, is_text
+from weft.data.raw_columns_and_decimal_signs import RawColumns, is_text
 from weft.data.reading_options import ReadingOptions
 from weft.data.tile import Labels, Names, Tile, as_labels
 from weft.errors import DataError

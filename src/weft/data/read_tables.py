@@ -18,7 +18,7 @@ import pyarrow.parquet
 from weft.data.databases import read_query
 from weft.data.file_or_database_address import DATABASES, Database, Source, is_database
 from weft.data.findings_with_config_fixes import Findings
-from weft.data.raw_columns import RawColumns, RenamedColumns, is_text, signs_of
+from weft.data.raw_columns_and_decimal_signs import RawColumns, RenamedColumns, is_text, signs_of
 from weft.data.reading_options import AS_FOUND, ReadingOptions
 from weft.data.text_file_layout import TEXT_FAILURES, TEXTS
 from weft.data.text_table import TextTable

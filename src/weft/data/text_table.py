@@ -12,7 +12,7 @@ import pyarrow.csv
 
 from weft.data.findings_with_config_fixes import MOST_EXAMPLES, Findings
 from weft.data.number_texts import BLANKS, Signs, find_usage
-from weft.data.raw_columns import RawColumns, signs_of
+from weft.data.raw_columns_and_decimal_signs import RawColumns, signs_of
 from weft.data.reading_options import ReadingOptions
 from weft.data.text_file_layout import TextLayout, find_layout, opened
 

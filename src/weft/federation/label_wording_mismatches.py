@@ -8,7 +8,7 @@ from itertools import combinations
 
 from weft.data.number_texts import TRUTH
 from weft.errors import DataError
-from weft.matching.tagged_class_list import Classes
+from weft.matching.authenticated_class_list import Classes
 
 #: What may be told of it.
 _IN_WORDS = (

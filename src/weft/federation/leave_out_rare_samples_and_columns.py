@@ -25,13 +25,13 @@ from weft.federation.messages import (
     RareReply,
     RareRequest,
 )
-from weft.guards.rare_classes import in_rare_class
+from weft.guards.leave_out_rare_classes import in_rare_class
+from weft.matching.counted_and_labelled_rows import followed
 from weft.matching.holding_map import HoldingMap
-from weft.matching.loss_counts_and_label_holders import followed
 from weft.matching.party_view import PartyView
 from weft.matching.tamper_proof_sample_count import CountCheck, add_told
 from weft.protocol import Channel, Message
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.solvers.participation import CohortSpeakers
 from weft.sums.latest_value_per_slot import LatestValues
 from weft.sums.party_contribution import Posts, own_slots

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats, Ints, Slots
 from weft.crypto.key_and_seed_messages import RunKeys
-from weft.matching.tagged_class_list import AgreedClasses, Classes
+from weft.matching.authenticated_class_list import AgreedClasses, Classes
+from weft.protocol.declared_message_fields import Message, Nothing, Part
 from weft.protocol.field_visibility import (
     block,
     keys,
@@ -19,7 +20,6 @@ from weft.protocol.field_visibility import (
     sealed,
     texts,
 )
-from weft.protocol.message import Message, Nothing, Part
 from weft.protocol.phase_declaration import Phase
 from weft.protocol.shared_fields import Boxes, Everyone, PadLinks, SumRequest
 from weft.sums.scaling_and_certificate_messages import DigitReply, DigitRequest
@@ -186,8 +186,9 @@ class ReleaseReply(Message):
         Whether another party got as many sums about one of them as it lacks columns of it; None:
         sums in the clear, which nobody counts.
     transcript, signature
-        The hash of all that it was asked and said before this (`protocol/transcript_hash.py`), and
-        its signature; None: it keeps none, in one process without a recording.
+        The hash of all that it was asked and said before this
+        (`protocol/signed_hash_of_party_exchanges.py`), and its signature; None: it keeps none, in
+        one process without a recording.
     unheard
         Hashes of requests that it worked on and whose reply the coordinator says it never got, one
         after the other; they are in the hash too. None: there are none.

@@ -54,7 +54,7 @@ from weft.privacy.ledger.run_booking import Ledger
 from weft.privacy.ledger.run_exposure import exposure_of
 from weft.protocol import Answer, Message, Nothing, Phase, answer, answers, fields_of, pack
 from weft.protocol.metering import EncryptionCost
-from weft.protocol.transcript_hash import Transcript
+from weft.protocol.signed_hash_of_party_exchanges import Transcript
 from weft.solvers.solver_interfaces_and_results import PartyHalf
 from weft.solvers.subspace.messages import EVALUATE
 from weft.sums.exposed_sums_counter import SumCounter

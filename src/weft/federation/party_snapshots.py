@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from weft import __version__
+from weft.crypto.authenticated_party_letters import LetterError, read_letter, write_letter
 from weft.crypto.party_key_pairs import Identity
-from weft.crypto.sealed_letters import LetterError, read_letter, write_letter
 from weft.storage.atomic_files import DamagedFile
 from weft.storage.object_state import ObjectState, Unlike
 

@@ -1,20 +1,20 @@
 """Scores on their way through the coordinator to whoever has the keys of the party that asked.
 
-They are a letter of that party to itself (`weft.crypto.sealed_letters`): the coordinator can
-neither read it nor put other scores in its place.
+They are a letter of that party to itself (`weft.crypto.authenticated_party_letters`): the
+coordinator can neither read it nor put other scores in its place.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from weft.crypto.authenticated_party_letters import LetterError, read_letter, write_letter
 from weft.crypto.party_key_pairs import Identity
-from weft.crypto.sealed_letters import LetterError, read_letter, write_letter
 from weft.errors import ProtocolError
 from weft.federation.messages import JointScores
 from weft.federation.model import Model
 from weft.federation.prediction_table import Predictions
-from weft.protocol.message import fields_of, malformed, message_of
+from weft.protocol.declared_message_fields import fields_of, malformed, message_of
 from weft.protocol.message_bytes import pack, unpack
 
 

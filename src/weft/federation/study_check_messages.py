@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from weft.matching.party_view import ToldView
 from weft.matching.unit_mismatches import UnitTokens
+from weft.protocol.declared_message_fields import Message, Nothing
 from weft.protocol.field_visibility import numbers, record, texts
-from weft.protocol.message import Message, Nothing
 from weft.protocol.phase_declaration import Phase
 
 Names = NDArray[np.str_]

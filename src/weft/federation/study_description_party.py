@@ -39,7 +39,7 @@ from weft.guards.described_cells import (
     reached_by,
 )
 from weft.protocol import Message, Nothing, Phase, answer, answers
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.protocol.message_bytes import question_digest
 from weft.sums.maxima_from_digit_sums import LargestParty
 from weft.sums.scalar_sums import pack_scalars

@@ -32,7 +32,7 @@ from weft.guards.replace_rare_column_values import rare_columns, without_columns
 from weft.matching.id_and_name_forms import normal_features
 from weft.matching.party_view import PartyView
 from weft.protocol import Answer, Nothing, answer, answers
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.protocol.message_bytes import question_digest
 from weft.solvers.run_settings import MOST_PENALTY
 from weft.solvers.solver_interfaces_and_results import ModelShare, MomentShare, MomentShares

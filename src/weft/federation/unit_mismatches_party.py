@@ -21,7 +21,7 @@ from weft.matching.party_view import PartyView
 from weft.matching.tokens import tokens_of
 from weft.matching.unit_mismatches import GRIDS, POWERS, STEPS, UnitTokens, places
 from weft.protocol import Answer, Nothing, answer, answers
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 
 Names = NDArray[np.object_]
 

@@ -3,7 +3,7 @@
 Which party has samples of which class is nobody's business. So every party locks its list under a
 key of this run, which the coordinator lacks, and one of them joins the lists without knowing whose
 they are. The coordinator learns the class values, which every party needs and the model names, and
-passes them on (:mod:`weft.matching.tagged_class_list`).
+passes them on (:mod:`weft.matching.authenticated_class_list`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from weft.crypto.sealed_letters import LetterError, lock, unlock
+from weft.crypto.authenticated_party_letters import LetterError, lock, unlock
 from weft.crypto.secret_bytes import Secret
 from weft.errors import DataError, ProtocolError
-from weft.matching.tagged_class_list import Classes
+from weft.matching.authenticated_class_list import Classes
 from weft.protocol.message_bytes import pack, unpack
 
 #: Random bytes under every list.

@@ -14,8 +14,8 @@ import numpy as np
 from weft.array_types import Flags, Ints
 from weft.fast_small_array_operations import among
 from weft.matching.cohorts import Axis, ranges
+from weft.protocol.declared_message_fields import Part, malformed
 from weft.protocol.field_visibility import record
-from weft.protocol.message import Part, malformed
 
 if TYPE_CHECKING:
     from weft.matching.holding_map import HoldingMap

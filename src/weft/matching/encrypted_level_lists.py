@@ -13,7 +13,7 @@ from hashlib import blake2b
 
 import msgspec
 
-from weft.crypto.sealed_letters import LetterError, lock, unlock
+from weft.crypto.authenticated_party_letters import LetterError, lock, unlock
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError
 from weft.types_ready_to_decode import prepared

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from weft.array_types import Ints
 from weft.crypto.key_and_seed_messages import SeedBoxes, SeedPlan
+from weft.matching.authenticated_class_list import AgreedClasses
 from weft.matching.party_view import ToldView
-from weft.matching.tagged_class_list import AgreedClasses
 from weft.matching.unit_mismatches import UnitTokens
+from weft.protocol.declared_message_fields import Message, Nothing
 from weft.protocol.field_visibility import keys, numbers, record, sealed, texts, tokens
-from weft.protocol.message import Message, Nothing
 from weft.protocol.phase_declaration import Phase
 from weft.protocol.shared_fields import Boxes, Everyone
 

@@ -22,12 +22,12 @@ from typing import NoReturn, Protocol
 
 import msgspec
 
+from weft.crypto.authenticated_party_letters import LetterError, read_letter, write_letter
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.crypto.party_run_membership import Keys
 from weft.crypto.primitives.oprf import OprfKey, blind, finalize, matching_key, unblind, verify
 from weft.crypto.primitives.ristretto import GroupError, count_of, scalars_of
 from weft.crypto.randomness_to_replay import Forgotten, RandomnessLog
-from weft.crypto.sealed_letters import LetterError, read_letter, write_letter
 from weft.errors import ProtocolError
 from weft.matching.messages import AskReply, AskRequest, EvaluateReply, EvaluateRequest
 from weft.matching.oprf_announcement_and_limits import (

@@ -17,6 +17,7 @@ from weft.crypto.primitives.scalars_modulo_2_144 import number_bytes
 from weft.crypto.randomness_to_replay import RandomnessLog
 from weft.errors import DataError, ProtocolError
 from weft.guards.terms import Matching
+from weft.matching.authenticated_class_list import AgreedClasses
 from weft.matching.confirm_holder_lists import Confirmation, confirm
 from weft.matching.id_and_name_forms import (
     bare_ids,
@@ -52,12 +53,11 @@ from weft.matching.messages import (
 from weft.matching.party_guard_facts import LyingView, by_slot, check_gifts, check_labelled
 from weft.matching.party_slot_order import take_places
 from weft.matching.party_view import PartyView
-from weft.matching.tagged_class_list import AgreedClasses
 from weft.matching.tamper_proof_sample_count import CountCheck
 from weft.matching.tile_tokens import TileTokens, token_contents
 from weft.matching.tokens import tokens_of
 from weft.protocol import Answer, Nothing, answer, answers
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 
 if TYPE_CHECKING:
     # Curves, and the library for them, are loaded where ids are matched so, and nowhere else.

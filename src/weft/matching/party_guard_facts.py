@@ -24,7 +24,7 @@ from weft.errors import ProtocolError
 from weft.fast_small_array_operations import among
 from weft.matching.cohort_holder_lists import HolderLists
 from weft.matching.party_view import ToldView
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 
 Names = NDArray[np.object_]
 

@@ -14,8 +14,8 @@ from weft.array_types import Flags, Ints
 from weft.arrays_outside_heap import shared
 from weft.fast_small_array_operations import cut
 from weft.matching.cohort_holder_lists import HolderLists, RowSheets
+from weft.protocol.declared_message_fields import Part, malformed
 from weft.protocol.field_visibility import Meaning, record, texts
-from weft.protocol.message import Part, malformed
 
 
 def _roles(*shape: str) -> Meaning:

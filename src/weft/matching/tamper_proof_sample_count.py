@@ -17,7 +17,7 @@ import numpy as np
 
 from weft.crypto.primitives.scalars_modulo_2_144 import carried, number_bytes, packed, unpacked
 from weft.matching.party_guard_facts import LyingView
-from weft.protocol.message import SCALAR_BYTES, malformed
+from weft.protocol.declared_message_fields import SCALAR_BYTES, malformed
 
 if TYPE_CHECKING:
     from weft.crypto.secret_bytes import Secret

@@ -24,8 +24,8 @@ from weft.array_types import Ints
 from weft.errors import DataError, ProtocolError
 from weft.fast_small_array_operations import among
 from weft.matching.id_and_name_forms import Tokens
+from weft.protocol.declared_message_fields import Part
 from weft.protocol.field_visibility import tokens
-from weft.protocol.message import Part
 
 #: Steps of the grids in a power of ten.
 STEPS = 3

@@ -9,9 +9,9 @@ from threading import Condition, Thread
 
 from weft.errors import ProtocolError
 from weft.network import clock
+from weft.network.envelope_bytes import Failed, Ping, Pong, decode_reply, encode
 from weft.network.transport_interface import Stopped, Transport
 from weft.network.versions import OtherVersion
-from weft.network.wire_format import Failed, Ping, Pong, decode_reply, encode
 from weft.protocol import Failure
 
 log = logging.getLogger("weft.network")

@@ -9,10 +9,10 @@ import msgspec
 
 from weft.errors import ProtocolError
 from weft.network import clock
+from weft.network.envelope_bytes import Damaged, Failed, Garbled, Reply, Worked, decode_reply
 from weft.network.hide_paths import without_paths
 from weft.network.record_and_replay_absences import Moment
 from weft.network.transport_interface import Transport
-from weft.network.wire_format import Damaged, Failed, Garbled, Reply, Worked, decode_reply
 from weft.protocol import Failure, Message, Phase, Request, fields_of, pack, unpack
 from weft.types_ready_to_decode import prepared
 
@@ -25,7 +25,7 @@ class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True)
 
 
 class Answered(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
-    """A party's replies, as in :class:`weft.network.wire_format.Worked`."""
+    """A party's replies, as in :class:`weft.network.envelope_bytes.Worked`."""
 
     replies: list[bytes]
     seconds: list[float]

@@ -11,7 +11,8 @@ when they are most of the file.
 
 The coordinator holds no secret of the parties: a snapshot has totals that it cannot open, and is
 bound to its run by a tag under the run's random name. A coordinator that goes on from an older
-journal asks what parties have answered since, and they refuse (`weft.network.site_run.SiteRun`).
+journal asks what parties have answered since, and they refuse
+(`weft.network.journaled_party_of_run.SiteRun`).
 """
 
 from __future__ import annotations

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from weft.errors import ConfigError
 from weft.network.coordinator_journal_records import ask, failure_of
+from weft.network.envelope_bytes import End, Ended, encode
 from weft.network.installed_job_kinds import read_task
 from weft.network.run_results import RESULTS
 from weft.network.site_run_index import RunIndex
 from weft.network.transport_interface import Transport
-from weft.network.wire_format import End, Ended, encode
 from weft.protocol import Failure
 from weft.storage.atomic_files import StorageError, locked
 

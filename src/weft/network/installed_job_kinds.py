@@ -19,7 +19,7 @@ from weft.network.study_check_job import CheckJob
 from weft.network.submitted_task import Task, TaskMessage
 from weft.plugins import Registry, how_to_install
 from weft.protocol import Fields
-from weft.protocol.message import message_of
+from weft.protocol.declared_message_fields import message_of
 from weft.types_ready_to_decode import prepared
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import Any
 from weft import __version__
 from weft.errors import ProtocolError
 from weft.network import clock
+from weft.network.channel_with_journal_and_snapshots import ResumableChannel
 from weft.network.coordinator_journal_records import (
     Answered,
     ExchangeOutcome,
@@ -23,11 +24,10 @@ from weft.network.coordinator_journal_records import (
     write_record,
 )
 from weft.network.current_wait import CLOSING, GREETING, Waits
+from weft.network.envelope_bytes import End, Ended, Failed, Hello, Welcome, Work, checksum, encode
 from weft.network.record_and_replay_absences import Absence, Missed
-from weft.network.resumable_channel import ResumableChannel
 from weft.network.transport_interface import Transport
 from weft.network.versions import OtherVersion, check_version
-from weft.network.wire_format import End, Ended, Failed, Hello, Welcome, Work, checksum, encode
 from weft.protocol import (
     Failure,
     Fields,

@@ -10,12 +10,7 @@ from typing import Literal
 
 from weft.errors import ConfigError, DataError, ProtocolError, WeftError
 from weft.network import clock
-from weft.network.hide_paths import without_paths
-from weft.network.party_interface import OpenParty
-from weft.network.site_run import RETURNING, SiteRun
-from weft.network.site_run_index import IndexedRun, RunIndex
-from weft.network.versions import OtherVersion, check_version
-from weft.network.wire_format import (
+from weft.network.envelope_bytes import (
     Damaged,
     End,
     Ended,
@@ -30,6 +25,11 @@ from weft.network.wire_format import (
     decode_envelope,
     encode,
 )
+from weft.network.hide_paths import without_paths
+from weft.network.journaled_party_of_run import RETURNING, SiteRun
+from weft.network.party_interface import OpenParty
+from weft.network.site_run_index import IndexedRun, RunIndex
+from weft.network.versions import OtherVersion, check_version
 from weft.protocol import pack
 from weft.storage.atomic_files import DamagedFile, StorageError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from weft.errors import ProtocolError
-from weft.network.wire_format import Work
+from weft.network.envelope_bytes import Work
 from weft.storage.atomic_files import DamagedFile
 
 

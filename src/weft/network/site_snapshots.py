@@ -12,7 +12,7 @@ last is damaged on the disk.
 An older journal in the place of the newest would let a party answer other questions under pads that
 it has used. Before a snapshot is written, the run's memory notes after how many envelopes it comes:
 a journal that knows of fewer is refused. Where both files are older than the run, the coordinator's
-count of answers says so (`weft.network.site_run.SiteRun`).
+count of answers says so (`weft.network.journaled_party_of_run.SiteRun`).
 
 What was drawn between the ground and the last snapshot but one is left out of the memory too, since
 nobody hears those messages again.

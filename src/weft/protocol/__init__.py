@@ -11,7 +11,7 @@ from weft.protocol.channel import (
     Request,
     Sink,
 )
-from weft.protocol.message import Fields, Message, Nothing, Part, Value, fields_of
+from weft.protocol.declared_message_fields import Fields, Message, Nothing, Part, Value, fields_of
 from weft.protocol.message_bytes import pack, unpack
 from weft.protocol.metering import Meter, Reading, size_of
 from weft.protocol.phase_declaration import Answer, Phase, answer, answers, phase_named

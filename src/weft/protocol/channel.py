@@ -16,7 +16,7 @@ from time import monotonic, perf_counter, process_time, sleep, thread_time
 from typing import Any, Generic, Literal
 
 from weft.errors import PartyAway, ProtocolError, WeftError
-from weft.protocol.message import Fields, Message, fields_of
+from weft.protocol.declared_message_fields import Fields, Message, fields_of
 from weft.protocol.message_bytes import pack, unpack
 from weft.protocol.metering import Meter, size_of
 from weft.protocol.phase_declaration import Phase, Q, R

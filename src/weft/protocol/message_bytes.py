@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from weft.errors import ProtocolError
-from weft.protocol.message import Fields, Message, OnDevice, Part, Value, declared
+from weft.protocol.declared_message_fields import Fields, Message, OnDevice, Part, Value, declared
 from weft.types_ready_to_decode import prepared
 
 _VERSION = b"WEFT1"

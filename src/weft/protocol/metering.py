@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from msgspec.structs import astuple
 
-from weft.protocol.message import Message, OnDevice, Part, Value, declared
+from weft.protocol.declared_message_fields import Message, OnDevice, Part, Value, declared
 
 #: Seconds of a round trip that costs are modelled with: none, from the US to Singapore, and over a
 #: geostationary satellite.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from weft.errors import ProtocolError
-from weft.protocol.message import Fields, Message, message_of
+from weft.protocol.declared_message_fields import Fields, Message, message_of
 
 Q = TypeVar("Q", bound=Message)
 R = TypeVar("R", bound=Message)

@@ -26,7 +26,7 @@ import msgspec
 
 from weft.errors import ProtocolError, WeftError
 from weft.protocol.channel import Recorded
-from weft.protocol.message import Fields
+from weft.protocol.declared_message_fields import Fields
 from weft.protocol.message_bytes import pack, unpack
 from weft.storage.framed_records import CutOff, Damage, framed, read_frames
 from weft.types_ready_to_decode import prepared

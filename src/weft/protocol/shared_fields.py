@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Slots
+from weft.protocol.declared_message_fields import Message, Part, declared, malformed
 from weft.protocol.field_visibility import keys, record, sealed
-from weft.protocol.message import Message, Part, declared, malformed
 
 PadIds = NDArray[np.uint64]
 

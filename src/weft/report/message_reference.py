@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.all_messages import MODULES, declared_phases
-from weft.protocol.message import ANY, Field, Message, Part, declared
+from weft.protocol.declared_message_fields import ANY, Field, Message, Part, declared
 from weft.protocol.phase_declaration import Phase
 
 HEAD = """# All messages
@@ -16,8 +16,8 @@ HEAD = """# All messages
 Every phase, with the fields of its request (coordinator to party) and of its reply (party to
 coordinator). `python -m weft.report.message_reference > docs/messages.md` makes this page from the
 declarations in the code, and a test holds it against them. Decoding refuses every message that
-differs from its declaration (`src/weft/protocol/message.py`). [protocol.md](protocol.md) says in
-which order phases come, and why.
+differs from its declaration (`src/weft/protocol/declared_message_fields.py`).
+[protocol.md](protocol.md) says in which order phases come, and why.
 
 - *absent*: `no`: a message without the field is refused; `yes`: it may lack the field, and the
   value after the colon, if there is one, holds then.

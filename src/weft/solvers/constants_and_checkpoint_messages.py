@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from weft.protocol.declared_message_fields import Message, Nothing, Part
 from weft.protocol.field_visibility import numbers, record
-from weft.protocol.message import Message, Nothing, Part
 from weft.protocol.phase_declaration import Phase
 from weft.protocol.shared_fields import IterationRequest
 

@@ -20,7 +20,7 @@ from scipy.linalg import cho_factor, cho_solve
 from weft.array_types import Floats
 from weft.errors import ConfigError, ProtocolError
 from weft.losses import Squared
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.solvers.algorithm_entry import Algorithm, bounds
 from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.party_context import PartyContext

@@ -21,15 +21,15 @@ from weft.errors import ConfigError, ProtocolError
 from weft.guards.min_batch import MinBatch
 from weft.guards.min_batch_of_unapplied_duals import SentAside
 from weft.losses.compiled_sample_losses import formula_of
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.solvers.algorithm_entry import Algorithm, Range
 from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.party_context import PartyContext
+from weft.solvers.rounds.bound_party_loss_curvature import mean_curvature, sample_curvature
 from weft.solvers.rounds.coordinator import RoundCoordinator
 from weft.solvers.rounds.coordinator_totals_and_bound import RoundsState, Step
 from weft.solvers.rounds.messages import LOCAL, Model, RoundReply, RoundRequest, StepPhase
 from weft.solvers.rounds.party import Handler, RoundParty, positive
-from weft.solvers.rounds.party_loss_curvature import mean_curvature, sample_curvature
 from weft.solvers.rounds.sequential_kernels import sample_steps, shared_change, whole_turn
 from weft.solvers.run_settings import Settings
 

@@ -13,7 +13,7 @@ from weft.array_types import Flags, Ints
 from weft.crypto.ciphers.block_format import Carried, pad_id_of
 from weft.crypto.coordinator_adder import Adder, Part, slots_of
 from weft.crypto.pads.pad_ids_in_totals import CohortChain, SlotChain, runs_of
-from weft.protocol.message import Message
+from weft.protocol.declared_message_fields import Message
 from weft.protocol.shared_fields import Asked, PadIds, PadLinks, PadNews
 from weft.sums.shared_slot_layout import Layout
 

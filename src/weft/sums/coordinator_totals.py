@@ -27,7 +27,7 @@ from weft.crypto.ciphers.block_format import (
 from weft.crypto.ciphers.cipher_arguments_and_results import WHAT
 from weft.crypto.coordinator_adder import Adder, Part
 from weft.errors import PartyAway, ProtocolError
-from weft.protocol.message import Message
+from weft.protocol.declared_message_fields import Message
 from weft.protocol.shared_fields import PadIds
 from weft.sums.coordinator_pad_bookkeeping import PadBookkeeping
 from weft.sums.scaling_and_certificate_messages import MEND, MendRequest

@@ -21,7 +21,7 @@ from weft.crypto import Adder, Cipher
 from weft.losses import Loss
 from weft.matching.party_view import PartyView
 from weft.protocol import Request
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.largest_possible_sums import Bounds
 from weft.sums.latest_value_per_slot import LatestValues

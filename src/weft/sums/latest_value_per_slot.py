@@ -14,7 +14,7 @@ from weft.array_types import Flags, Ints, Slots
 from weft.crypto.ciphers.block_format import NOTHING, Carried
 from weft.crypto.coordinator_adder import Adder, slots_of
 from weft.crypto.pads.pad_ids_in_totals import runs_of
-from weft.protocol.message import Message
+from weft.protocol.declared_message_fields import Message
 from weft.protocol.shared_fields import PadIds
 from weft.sums.coordinator_pad_bookkeeping import PadBookkeeping
 from weft.sums.coordinator_totals import Totals, timed

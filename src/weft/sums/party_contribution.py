@@ -22,7 +22,7 @@ from weft.crypto.pads.pads_under_running_totals import Tails
 from weft.errors import ProtocolError
 from weft.matching.party_view import ToldView
 from weft.numba_options import OUTER
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.protocol.shared_fields import PadIds, PadLinks
 from weft.sums.exposed_sums_counter import News
 from weft.sums.scaling_and_certificate_messages import MendReply, MendRequest

@@ -21,7 +21,7 @@ from weft.crypto.primitives.scalars_modulo_2_144 import (
 )
 from weft.crypto.scalar_mask_neighbours import Sharers
 from weft.errors import ProtocolError
-from weft.protocol.message import SCALAR_BYTES, Message
+from weft.protocol.declared_message_fields import SCALAR_BYTES, Message
 
 #: So many parties may send values of up to 2^46 without a total that wraps: 2^17 · 2^46 = 2^63.
 _LARGEST = 2.0**46

@@ -13,7 +13,7 @@ from weft.array_types import Floats, Ints
 from weft.crypto import Cipher
 from weft.errors import ConfigError, ProtocolError
 from weft.matching.party_view import PartyView
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.protocol.message_bytes import question_digest
 from weft.sums.maxima_from_digit_sums import (
     EXPONENT_ROUNDS,

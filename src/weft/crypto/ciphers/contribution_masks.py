@@ -12,7 +12,7 @@ from weft.array_types import Flags, Slots
 from weft.crypto.pads.cohort_mask_neighbours import CohortHolders, MaskRing, RingPlace, Words
 from weft.crypto.pads.pads_under_running_totals import Tails
 from weft.errors import ProtocolError
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.protocol.shared_fields import Asked, PadIds
 
 Encrypt = Callable[[Words], Words]

@@ -51,7 +51,7 @@ from weft.crypto.pads.cohort_mask_neighbours import MaskRing
 from weft.crypto.pads.pads_under_running_totals import Tails
 from weft.crypto.scalar_mask_neighbours import Sharers
 from weft.errors import ProtocolError
-from weft.protocol.message import Message
+from weft.protocol.declared_message_fields import Message
 from weft.protocol.message_bytes import Question, question_digest
 from weft.protocol.metering import EncryptionCost
 from weft.protocol.shared_fields import (

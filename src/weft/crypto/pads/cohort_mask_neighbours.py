@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from weft.array_types import Flags, Ints
 from weft.errors import ProtocolError
 from weft.numba_options import OUTER
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.protocol.shared_fields import Asked
 
 Sides = NDArray[np.int32]

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.protocol.message import SCALAR_BYTES
+from weft.protocol.declared_message_fields import SCALAR_BYTES
 
 #: (numbers × 3), the most significant limb first.
 Limbs = NDArray[np.int64]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from weft.data.columns.table_transformation import Transformation
 from weft.data.columns_to_tile import tile_of_columns
 from weft.data.findings_with_config_fixes import Findings, insist
-from weft.data.raw_columns import RawColumns, signs_of
+from weft.data.raw_columns_and_decimal_signs import RawColumns, signs_of
 from weft.data.reading_options import ReadingOptions
 from weft.data.tile import Tile
 

@@ -25,8 +25,8 @@ from weft.federation.messages import (
 )
 from weft.guards.names_in_all_lists import in_all_lists
 from weft.guards.terms import Terms
+from weft.matching.authenticated_class_list import AgreedClasses, Classes
 from weft.matching.coordinator import check_secrets
-from weft.matching.tagged_class_list import AgreedClasses, Classes
 from weft.protocol import Channel
 from weft.protocol.shared_fields import Boxes, Everyone
 from weft.types_ready_to_decode import prepared

@@ -26,6 +26,7 @@ from weft.federation.messages import (
     ListRequest,
     Names,
 )
+from weft.matching.authenticated_class_list import AgreedClasses, Classes
 from weft.matching.class_labels import (
     NONCE,
     common_classes,
@@ -33,7 +34,6 @@ from weft.matching.class_labels import (
     named_classes,
     open_lists,
 )
-from weft.matching.tagged_class_list import AgreedClasses, Classes
 from weft.privacy.agreement.party_consent_checks import Consent
 from weft.protocol import Answer, answer, answers
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Ints
+from weft.protocol.declared_message_fields import Message, Nothing
 from weft.protocol.field_visibility import record, tokens
-from weft.protocol.message import Message, Nothing
 from weft.protocol.phase_declaration import Phase
 from weft.protocol.shared_fields import Boxes, Everyone
 

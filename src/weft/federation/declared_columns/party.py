@@ -52,7 +52,7 @@ from weft.matching.encrypted_level_lists import (
 from weft.matching.id_and_name_forms import normal_features
 from weft.matching.tokens import tokens_of
 from weft.protocol import Answer, Nothing, answer, answers
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.protocol.shared_fields import Boxes
 
 _NAMED = 5

@@ -1,6 +1,6 @@
 """Slices of a model: what each party seals of it, and how whoever gets them joins them.
 
-A slice is a letter (`weft.crypto.sealed_letters`): the coordinator carries it and can
+A slice is a letter (`weft.crypto.authenticated_party_letters`): the coordinator carries it and can
 neither read it nor put another in its place.
 """
 
@@ -12,15 +12,15 @@ from typing import cast, get_args
 import numpy as np
 from msgspec.structs import replace
 
+from weft.crypto.authenticated_party_letters import LetterError, read_letter, write_letter
 from weft.crypto.party_key_pairs import Identity, PublicIdentity
-from weft.crypto.sealed_letters import LetterError, read_letter, write_letter
 from weft.data.tile import MissingPolicy
 from weft.errors import ProtocolError
 from weft.federation.messages import ModelSlice
 from weft.federation.model import Model
 from weft.federation.release.model_facts_without_weights import Head
 from weft.matching.overlap_rule import Overlap
-from weft.protocol.message import fields_of, malformed, message_of
+from weft.protocol.declared_message_fields import fields_of, malformed, message_of
 from weft.protocol.message_bytes import pack, unpack
 from weft.protocol.shared_fields import Boxes
 

@@ -35,7 +35,7 @@ from weft.inference.requirements import CANONICAL, Kind
 from weft.inference.totals_at_final_model import FitStatistics, Totals
 from weft.losses import Loss
 from weft.matching.id_and_name_forms import normal_features
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.solvers.run_settings import Settings
 from weft.solvers.sealed.digit_widths import CELL_BITS
 

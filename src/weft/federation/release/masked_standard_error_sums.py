@@ -18,7 +18,7 @@ from weft.crypto.primitives.seeded_words import Words
 from weft.crypto.scalar_masks import Masks
 from weft.errors import ProtocolError
 from weft.federation.messages import StatisticsShare
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.solvers.sealed.wide_ring import gathered, minus, spread
 
 #: Words of a number.

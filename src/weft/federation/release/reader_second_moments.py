@@ -24,7 +24,7 @@ from weft.federation.messages import (
     SecondMomentShares,
 )
 from weft.federation.model import Model
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.solvers.run_settings import Settings
 from weft.solvers.sealed.supported_losses import ALIKE
 from weft.solvers.solver_interfaces_and_results import WITHHELD

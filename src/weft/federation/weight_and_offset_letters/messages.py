@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from weft.array_types import Ints
+from weft.protocol.declared_message_fields import Message, Nothing
 from weft.protocol.field_visibility import record, sealed
-from weft.protocol.message import Message, Nothing
 from weft.protocol.phase_declaration import Phase
 from weft.protocol.shared_fields import Boxes
 

@@ -34,7 +34,7 @@ from weft.federation.weight_and_offset_letters.messages import (
 )
 from weft.matching.party_view import PartyView
 from weft.protocol import Answer, Nothing, answer, answers
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.types_ready_to_decode import prepared
 
 Said: TypeAlias = Literal["offset", "weight"]

@@ -37,11 +37,11 @@ from weft.network.engine.site_process_frames import (
     send_frame,
 )
 from weft.network.engine.site_process_main import work_for_site
+from weft.network.envelope_bytes import Failed, Ping, Pong, decode_envelope, encode
 from weft.network.kits.kit_folder import Kit
 from weft.network.metrics_text import Metric
 from weft.network.site_join_settings import JoinSettings
 from weft.network.site_run_index import IndexedRun, RunIndex
-from weft.network.wire_format import Failed, Ping, Pong, decode_envelope, encode
 from weft.storage.atomic_files import StorageError
 from weft.types_ready_to_decode import prepared
 

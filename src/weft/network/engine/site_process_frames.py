@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from weft.network.wire_format import Failed, encode
+from weft.network.envelope_bytes import Failed, encode
 
 _HEAD = struct.Struct("<?QQ")
 #: The number of what a new process says first: an `Opening`.

@@ -40,7 +40,7 @@ from weft.privacy.agreement.check_runs_against_terms import (
 )
 from weft.privacy.agreement.limits_and_site_policy import Limits, SitePolicy
 from weft.privacy.agreement.signed_roster import Member, SignedRoster
-from weft.protocol.message import Message
+from weft.protocol.declared_message_fields import Message
 from weft.protocol.shared_fields import PUBLIC, Company, company_in
 from weft.solvers.run_settings import Settings
 

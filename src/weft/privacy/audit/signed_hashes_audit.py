@@ -9,10 +9,15 @@ import numpy as np
 
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.errors import ProtocolError
-from weft.protocol.message import Fields
+from weft.protocol.declared_message_fields import Fields
 from weft.protocol.recording_file import Entry
 from weft.protocol.shared_fields import Boxes
-from weft.protocol.transcript_hash import TRANSCRIPT_BYTES, Transcript, request_hash, signed_bytes
+from weft.protocol.signed_hash_of_party_exchanges import (
+    TRANSCRIPT_BYTES,
+    Transcript,
+    request_hash,
+    signed_bytes,
+)
 
 #: A party's signature: checked by a key from elsewhere; there, but no key is known; there, but
 #: other messages of the party lie before or behind what it is of; of other messages, or wrong; or

@@ -7,8 +7,8 @@ from typing import Any
 
 import weft.all_messages  # noqa: F401  (every phase must be known)
 from weft.guards.terms import HIDING_CIPHERS
+from weft.privacy.audit.audit_of_a_recording import CHECKS
 from weft.privacy.audit.field_evidence import fields_of
-from weft.privacy.audit.recording_audit import CHECKS
 from weft.protocol.field_visibility import Form, Meaning
 from weft.protocol.recording_file import Direction
 from weft.report.number_format import count, heading, size

@@ -11,7 +11,7 @@ import pandas as pd
 
 from weft.errors import ConfigError
 from weft.federation.model import Model, load_model
-from weft.privacy.audit.recording_audit import audit
+from weft.privacy.audit.audit_of_a_recording import audit
 from weft.protocol.metering import LATENCIES
 from weft.protocol.recording_file import MESSAGES, Recording
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from weft.array_types import Floats
 from weft.errors import ConfigError, ProtocolError
 from weft.protocol import Answer, answer, answers
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.solvers.algorithm_entry import Algorithm, Range
 from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.fedhybrid.local_function import Curvature, LocalFunction, sample_weight

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from weft.array_types import Floats, Ints, Slots
 from weft.losses import Loss
 from weft.matching.party_view import PartyView
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.solvers.run_settings import Settings
 from weft.solvers.shared_sample_draws import cohort_draws, cohort_window, party_window
 

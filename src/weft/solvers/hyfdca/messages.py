@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from weft.array_types import Flags, Floats, Slots
+from weft.protocol.declared_message_fields import Message, Nothing
 from weft.protocol.field_visibility import block, clear, numbers, record, scalars
-from weft.protocol.message import Message, Nothing
 from weft.protocol.phase_declaration import Phase
 from weft.protocol.shared_fields import AcknowledgedRequest, Attending, PadLinks, SumRequest
 from weft.solvers.constants_and_checkpoint_messages import Constants, SequencedReply

@@ -11,7 +11,7 @@ from weft.array_types import Flags, Floats, Slots
 from weft.crypto.scalar_mask_neighbours import Sharers
 from weft.errors import ProtocolError
 from weft.protocol import Answer, answer, answers
-from weft.protocol.message import Nothing, malformed
+from weft.protocol.declared_message_fields import Nothing, malformed
 from weft.protocol.shared_fields import AcknowledgedRequest, PadLinks
 from weft.solvers.constants_and_checkpoint_messages import SequencedReply
 from weft.solvers.hyfdca.local_methods import Safe, Turn

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from weft.array_types import Floats, Slots
 from weft.guards.min_batch import MinBatch, SeenBatches
 from weft.guards.min_batch_of_unapplied_duals import SentAside
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.protocol.shared_fields import PadIds, PadLinks
 from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.hyfdca.data_norms import DataNormsParty

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats, Slots
+from weft.protocol.declared_message_fields import Message, Nothing, declared
 from weft.protocol.field_visibility import Form, block, clear, numbers, record, scalars
-from weft.protocol.message import Message, Nothing, declared
 from weft.protocol.phase_declaration import Phase
 from weft.protocol.shared_fields import AcknowledgedRequest, PadLinks, SumRequest
 from weft.solvers.constants_and_checkpoint_messages import Constants, SequencedReply

@@ -14,7 +14,7 @@ from weft.array_types import Flags, Floats
 from weft.errors import ConfigError
 from weft.guards.min_batch_of_unapplied_duals import SentAside
 from weft.protocol import Answer, Message, Nothing, answer, answers
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.protocol.shared_fields import AcknowledgedRequest
 from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.party_context import PartyContext

@@ -31,7 +31,7 @@ from weft.losses import Loss
 from weft.matching.holding_map import HoldingMap
 from weft.matching.party_view import PartyView
 from weft.protocol import Request
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.protocol.shared_fields import PadLinks
 from weft.solvers.participation import CohortSpeakers, Contributors
 from weft.solvers.rounds.messages import (

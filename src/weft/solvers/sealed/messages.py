@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Ints
 from weft.crypto.primitives.seeded_words import Words
+from weft.protocol.declared_message_fields import Message, Nothing, Part
 from weft.protocol.field_visibility import (
     coefficients,
     dealt,
@@ -23,7 +24,6 @@ from weft.protocol.field_visibility import (
     scalars,
     totals,
 )
-from weft.protocol.message import Message, Nothing, Part
 from weft.protocol.phase_declaration import Phase
 from weft.protocol.shared_fields import SumRequest
 

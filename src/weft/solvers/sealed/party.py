@@ -13,7 +13,7 @@ from weft.array_types import Floats, Ints
 from weft.crypto.primitives.seeded_words import Words, seeded_words
 from weft.errors import ConfigError, ProtocolError
 from weft.protocol import Answer, Nothing, answers
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.run_settings import Settings

@@ -11,7 +11,7 @@ import numpy as np
 from weft.crypto.primitives.seeded_words import SEED_BYTES, Words, seeded_words
 from weft.errors import ConfigError, ProtocolError
 from weft.protocol import Answer, Phase, answer, fields_of, pack
-from weft.protocol.message import Fields
+from weft.protocol.declared_message_fields import Fields
 from weft.protocol.message_bytes import question_digest
 from weft.protocol.phase_declaration import R
 from weft.solvers.party_context import PartyContext

@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.array_types import Floats
 from weft.crypto.primitives.seeded_words import Words, seeded_words
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.solvers.party_context import PartyContext
 from weft.solvers.run_settings import Settings
 from weft.solvers.sealed.curvature_series import CURVATURES, CurvatureSeries

@@ -13,7 +13,7 @@ from weft.array_types import Floats
 from weft.crypto.primitives.seeded_words import Words
 from weft.errors import ProtocolError
 from weft.protocol import Answer, answers
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.solvers.sealed.messages import (
     SAMPLE_WEIGHTS,
     SampleWeightsRequest,

@@ -20,7 +20,7 @@ from weft.array_types import Floats
 from weft.crypto.primitives.seeded_words import Words, seeded_words
 from weft.errors import ProtocolError
 from weft.protocol import Answer, Nothing, answers
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.solvers.party_context import PartyContext
 from weft.solvers.run_settings import Settings
 from weft.solvers.sealed.digit_widths import CELL_BITS

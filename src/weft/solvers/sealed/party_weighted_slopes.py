@@ -13,7 +13,7 @@ import numpy as np
 from weft.array_types import Floats, Ints
 from weft.crypto.primitives.seeded_words import Words
 from weft.errors import ConfigError
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.solvers.party_context import GivenValues, PartyContext
 from weft.solvers.run_settings import Settings
 from weft.solvers.sealed.coalition_knowledge import Told

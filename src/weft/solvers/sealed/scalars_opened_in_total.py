@@ -13,7 +13,7 @@ from weft.array_types import Floats
 from weft.crypto import Cipher
 from weft.crypto.primitives.scalars_modulo_2_144 import carried, unpacked
 from weft.errors import ProtocolError
-from weft.protocol.message import SCALAR_BYTES, Message
+from weft.protocol.declared_message_fields import SCALAR_BYTES, Message
 from weft.solvers.sealed.table_product_kernels import signed
 from weft.sums.scalar_sums import pack_numbers
 

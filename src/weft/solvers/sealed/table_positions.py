@@ -11,7 +11,7 @@ import numpy as np
 from weft.array_types import Ints
 from weft.errors import ConfigError
 from weft.matching.holding_map import HoldingMap
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.solvers.sealed.messages import Shapes
 
 #: Cells that masks are kept for, in all: eight bytes each, at the dealer and at every party.

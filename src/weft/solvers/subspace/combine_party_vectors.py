@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from weft.array_types import Floats, Ints
 from weft.arrays_outside_heap import lasting
 from weft.numba_options import OUTER
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.solvers.party_context import PartyContext
 from weft.sums.party_contribution import Posts, Wire
 

@@ -24,7 +24,7 @@ from weft.solvers.subspace.coordinator_round_trips import Exchange
 from weft.solvers.subspace.lower_bound_free_intercept import InterceptRange
 from weft.solvers.subspace.lower_bound_joint_intercepts import JointInterceptRange
 from weft.solvers.subspace.messages import Ascent, Fold
-from weft.solvers.subspace.when_vectors_keep_fewer_digits import (
+from weft.solvers.subspace.when_parties_store_single_precision import (
     FINEST,
     FIXED_POINT,
     SINGLE,

@@ -10,8 +10,8 @@ import numpy as np
 
 from weft.array_types import Floats
 from weft.crypto import Adder
+from weft.matching.counted_and_labelled_rows import counted, followed, labelled_rows
 from weft.matching.holding_map import HoldingMap
-from weft.matching.loss_counts_and_label_holders import counted, followed, labelled_rows
 from weft.protocol import Channel, Message
 from weft.protocol.message_bytes import question_digest
 from weft.solvers.coordinator_visible_weights import VisibleWeights
@@ -37,7 +37,7 @@ from weft.solvers.subspace.messages import (
     InheritReply,
     PointReply,
 )
-from weft.solvers.subspace.when_vectors_keep_fewer_digits import rows_give_products
+from weft.solvers.subspace.when_parties_store_single_precision import rows_give_products
 from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.largest_possible_sums import Bounds
 from weft.sums.latest_value_per_slot import LatestValues

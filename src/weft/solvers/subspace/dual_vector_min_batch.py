@@ -14,7 +14,7 @@ from weft.solvers.party_context import PartyContext
 from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.loss_and_moment_fineness_limit import may_tell_moments
 from weft.solvers.subspace.party_sample_values import FACTORS, Rows
-from weft.solvers.subspace.when_vectors_keep_fewer_digits import in_few_digits
+from weft.solvers.subspace.when_parties_store_single_precision import in_few_digits
 from weft.sums.party_contribution import Wire
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from weft.array_types import Flags, Floats, Ints, Slots
+from weft.protocol.declared_message_fields import Message, Nothing, Part
 from weft.protocol.field_visibility import (
     block,
     clear,
@@ -17,7 +18,6 @@ from weft.protocol.field_visibility import (
     record,
     scalars,
 )
-from weft.protocol.message import Message, Nothing, Part
 from weft.protocol.phase_declaration import Phase
 from weft.protocol.shared_fields import IterationRequest, PadLinks
 

@@ -64,8 +64,8 @@ from weft.solvers.subspace.party_hyfdca_while_one_is_away import (
     Fallbacks,
     renumbered,
 )
-from weft.solvers.subspace.party_sample_answers import SampleSide
 from weft.solvers.subspace.party_sample_values import Rows
+from weft.solvers.subspace.party_searches_duals_and_losses import SampleSide
 from weft.sums.party_contribution import Wire
 
 Ordered = TypeVar("Ordered", bound=OrderedRequest)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats
 from weft.errors import ProtocolError
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.protocol.message_bytes import question_digest
 from weft.solvers.hyfdca.party import HyfdcaParty
 from weft.solvers.party_context import PartyContext

@@ -21,7 +21,7 @@ from weft.solvers.subspace.dual_ascent_in_cohorts import ascended
 from weft.solvers.subspace.held_out_quality_per_fold import HeldOut
 from weft.solvers.subspace.softened_slopes_at_kinks import Kinks
 from weft.solvers.subspace.spread_curvature_over_samples import levelled, spread_weights, unsteady
-from weft.solvers.subspace.when_vectors_keep_fewer_digits import in_few_digits
+from weft.solvers.subspace.when_parties_store_single_precision import in_few_digits
 from weft.sums.party_contribution import Wire
 
 #: How many times the samples that must change may change along, at first and at most.

@@ -12,7 +12,7 @@ from weft.array_types import Floats
 from weft.errors import ProtocolError
 from weft.losses.compiled_sample_losses import has_formula
 from weft.matching.party_view import PartyView
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
 from weft.solvers.subspace.combine_party_vectors import sized

@@ -13,8 +13,8 @@ import msgspec
 from numpy.typing import NDArray
 
 from weft.errors import ProtocolError
+from weft.protocol.declared_message_fields import Part
 from weft.protocol.field_visibility import keys, texts
-from weft.protocol.message import Part
 
 if TYPE_CHECKING:
     # The coordinator carries such lists too, and loads nothing that knows secrets.

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import blake2b
 
-from weft.protocol.message import Fields
+from weft.protocol.declared_message_fields import Fields
 from weft.protocol.message_bytes import pack
 
 #: Bytes of a hash.

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats
 from weft.errors import ProtocolError
-from weft.protocol.message import malformed
+from weft.protocol.declared_message_fields import malformed
 from weft.protocol.shared_fields import PadLinks
 from weft.solvers.party_context import PartyContext
 from weft.solvers.run_settings import Settings

@@ -15,8 +15,8 @@ from weft.crypto.party_key_pairs import PublicIdentity
 from weft.errors import ProtocolError
 from weft.privacy.audit.field_evidence import Seats, Words, field_of, is_masked
 from weft.privacy.audit.signed_hashes_audit import SignatureAudit, Signed
+from weft.protocol.declared_message_fields import Field, Value, checked
 from weft.protocol.field_visibility import Form, Meaning
-from weft.protocol.message import Field, Value, checked
 from weft.protocol.metering import size_of_value
 from weft.protocol.recording_file import Entry, Head
 from weft.solvers.sealed.messages import GRAM, HESSIAN

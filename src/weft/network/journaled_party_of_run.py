@@ -13,6 +13,7 @@ from time import perf_counter
 import weft.all_messages  # noqa: F401 - a site must know every phase that can come.
 from weft.errors import ProtocolError, WeftError
 from weft.network.answered_envelope_numbers import EnvelopeNumbers
+from weft.network.envelope_bytes import Hello, Work, Worked, decode_envelope, encode
 from weft.network.event_lines import OWN
 from weft.network.party_interface import OpenedParty, OpenParty, PartyRequest, snapshots_of
 from weft.network.randomness_store import RandomnessStore
@@ -26,9 +27,8 @@ from weft.network.site_resume_refusals import (
 )
 from weft.network.site_snapshots import GROUND, SNAPSHOT, SiteSnapshots, Standing
 from weft.network.versions import check_version
-from weft.network.wire_format import Hello, Work, Worked, decode_envelope, encode
 from weft.protocol import Fields, fields_of, pack, phase_named, unpack
-from weft.protocol.transcript_hash import reply_hash, split_hashes
+from weft.protocol.signed_hash_of_party_exchanges import reply_hash, split_hashes
 from weft.report.json_safe_and_rounded_values import rounded
 from weft.storage.atomic_files import StorageError
 from weft.storage.copied_folder_check import is_original, mark_origin

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from covering import examples
 from weft.errors import ProtocolError
-from weft.network.wire_format import (
+from weft.network.envelope_bytes import (
     Damaged,
     End,
     Ended,
