@@ -267,10 +267,17 @@ class Subspace:
         if len(offsets):
             self._coming = (offsets, cross)
         self.risks, self._steps = risks, steps
-        products = np.array([[self.paid(a, b) for b in self._points] for a in self._points])
-        norms = np.einsum(
-            "sap,abp,sbp->sp", steps, products[: steps.shape[1], : steps.shape[1]], steps
+        a, c = steps[:, 0], steps[:, 1]
+        here, cross_, there = (
+            self.paid(self.point, self.point),
+            self.paid(self.point, target),
+            self.paid(target, target),
         )
+        norms = a * a * here + 2 * a * c * cross_ + c * c * there
+        # A step leads to one other point at most.
+        for share, other in zip(steps[:, 2:].transpose(1, 0, 2), self._points[2:], strict=False):
+            across, aside = self.paid(self.point, other), self.paid(other, other)
+            norms += 2 * a * share * across + share * share * aside
         primal: Floats = 0.5 * self.lam * norms + risks
         return primal
 
@@ -278,9 +285,10 @@ class Subspace:
         """Take the chosen step of the last search, per problem."""
         every = np.arange(self.width)
         shares = self._steps[chosen, :, every].T
-        self.point = np.sum(
-            [share * at for share, at in zip(shares, self._points, strict=False)], axis=0
-        )
+        point = shares[0] * self._points[0]
+        for share, other in zip(shares[1:], self._points[1:], strict=False):
+            point = point + share * other
+        self.point = point
         self.risk = self.risks[chosen, every]
         self._moved = shares
 

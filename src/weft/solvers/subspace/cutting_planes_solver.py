@@ -28,11 +28,11 @@ _STEPS: Floats = np.concatenate(
 _STRETCH: Floats = np.concatenate([np.zeros(12), np.tile([0.25, 0.5, 1.0, 2.0], 5)])
 #: The same where losses are measured on the way to other minima as well …
 _FEWER_STEPS: Floats = np.concatenate(
-    [[0.0], np.geomspace(2e-2, 1.0, 8), [0.2, 0.35, 0.5, 0.75, 1]]
+    [[0.0], np.geomspace(1e-2, 1.0, 7), np.repeat([0.35, 0.6, 1.0], 4)]
 )
-_FEWER_STRETCH: Floats = np.concatenate([np.zeros(9), np.ones(5)])
+_FEWER_STRETCH: Floats = np.concatenate([np.zeros(8), np.tile([0.25, 0.5, 1.0, 2.0], 3)])
 #: … where, on each of these, in steps to its farthest cut.
-_ASIDE: Floats = np.array([0.125, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0])
+_ASIDE: Floats = np.array([0.25, 0.5, 0.75, 1.0, 1.5, 2.0])
 _LONGEST_STRETCH = 0.3
 #: The next cut is made a little beyond the step that was best last time.
 _BEYOND = 1.5
