@@ -40,7 +40,7 @@ from typing import ClassVar
 
 import msgspec
 
-from weft.config.check_data_sources import check_files, check_left_to_sites
+from weft.config.check_data_fits_deployment import check_files, check_left_to_sites
 from weft.config.config_of_any_job_kind import (
     FederationConfig,
     participation_in,

@@ -23,7 +23,7 @@ from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.terms import OPEN, Terms
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed import party_curvature_shares
+from weft.solvers.sealed import released_model_curvature_shares
 from weft.solvers.sealed.label_leak_of_gradient import (
     digits_told,
     label_digits,
@@ -148,8 +148,8 @@ def test_large_columns_and_rare_classes_take_more_samples():
 
 
 def unguarded(monkeypatch):
-    monkeypatch.setattr(party_curvature_shares, "tells_gradient", lambda *_, **how: True)
-    monkeypatch.setattr(party_curvature_shares, "tells_of_few", lambda *_: False)
+    monkeypatch.setattr(released_model_curvature_shares, "tells_gradient", lambda *_, **how: True)
+    monkeypatch.setattr(released_model_curvature_shares, "tells_of_few", lambda *_: False)
 
 
 @pytest.mark.parametrize("guarded", [True, False])
@@ -332,7 +332,7 @@ def kept_back(monkeypatch, **replaced):
 
     monkeypatch.setattr(SealedMomentsParty, "moment_shares", sending)
     for name, other in replaced.items():
-        monkeypatch.setattr(party_curvature_shares, name, other)
+        monkeypatch.setattr(released_model_curvature_shares, name, other)
     asked = {"second_moments": ("hessian",), "iterations": 8}
     careful = msgspec.structs.replace(OPEN, min_batch=2)
     _, labels, found, _ = trained(160, 2, careful, level=-3.0, **asked)

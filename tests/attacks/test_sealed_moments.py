@@ -22,7 +22,7 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import OPEN, Terms
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed import party_curvature_shares, party_slopes, second_moment_guard
+from weft.solvers.sealed import party_slopes, released_model_curvature_shares, second_moment_guard
 
 ROWS, COLUMNS = 160, 6
 ASKED = Settings(lam=0.1, loss="logistic", solver="sealed", second_moments=("hessian", "gram"))
@@ -239,7 +239,7 @@ def test_the_hessian_tells_no_undecided_sample(attack, monkeypatch, record):
     monkeypatch.setattr(party_slopes, "refuse_standing_out", lambda *_, **__: None)
     with pytest.raises(NoHessian, match="few samples that are undecided at this model"):
         attack()
-    monkeypatch.setattr(party_curvature_shares, "too_decided", lambda *told, **how: False)
+    monkeypatch.setattr(released_model_curvature_shares, "too_decided", lambda *told, **how: False)
     hessian, row = attack()
     first = np.linalg.eigh(hessian)[1][:, -1]
     cosine = abs(first @ row) / np.linalg.norm(row)
@@ -262,7 +262,7 @@ def test_who_leaves_once_sums_for_guards_are_read_is_in_ledgers(tmp_path, monkey
     def leave(self, told):
         raise ProtocolError("b leaves")
 
-    monkeypatch.setattr(party_curvature_shares.CurvatureShares, "_too_decided", leave)
+    monkeypatch.setattr(released_model_curvature_shares.CurvatureShares, "_too_decided", leave)
     federation = Federation(tiles, Preprocessing(intercept=False), terms=OPEN, ledger=ledger)
     with pytest.raises(ProtocolError, match="leaves"):
         federation.train(msgspec.structs.replace(asked, second_moments=("hessian",)))

@@ -25,7 +25,7 @@ _MOST_OF_SITE = 65
 
 _COORDINATOR = """
 import nvflare
-import weft.cli.join, weft.network.engine.engine_internals
+import weft.cli.join_runs_as_site, weft.network.engine.engine_internals
 import weft.network.engine.serve_and_join, weft.network.engine.run_scheduler
 import nvflare.private.fed.app.server.server_train
 """

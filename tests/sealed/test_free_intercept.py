@@ -18,7 +18,7 @@ from weft.privacy.ledger.expected_exposure_text import paragraphs
 from weft.report.results_folder import write_results
 from weft.solvers.run_settings import Settings
 from weft.solvers.sealed import coordinator_round_trips
-from weft.solvers.sealed.coordinator_known_inner_products import VectorProducts
+from weft.solvers.sealed.gram_of_unseen_vectors import VectorProducts
 from weft.solvers.sealed.lower_bound_from_cuts import Cut, CutBounds, Span
 
 

@@ -29,7 +29,7 @@ from weft.solvers.sealed.few_rows_dominate_poisson_hessian import (
     surely,
 )
 from weft.solvers.sealed.label_leak_of_gradient import tells_gradient
-from weft.solvers.sealed.party_curvature_shares import CurvatureShares
+from weft.solvers.sealed.released_model_curvature_shares import CurvatureShares
 from weft.solvers.sealed.second_moment_guard import refuse_combinations
 from weft.solvers.sealed.share_arithmetic import noise
 from weft.solvers.sealed.table_positions import Place, WholeTable

@@ -17,7 +17,7 @@ from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards.terms import OPEN, Terms
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed import coordinator, party, party_curvature_shares
+from weft.solvers.sealed import coordinator, party, released_model_curvature_shares
 from weft.solvers.sealed.gamma_as_poisson import REACHES, common_factor, reach_of, told_of_reach
 
 ROWS = 90
@@ -167,8 +167,8 @@ def with_moments():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OpeningPads, "take_off", taking)
         # These are too few samples for a gradient.
-        patch.setattr(party_curvature_shares, "tells_gradient", lambda *_, **how: True)
-        patch.setattr(party_curvature_shares, "tells_of_few", lambda *_: False)
+        patch.setattr(released_model_curvature_shares, "tells_gradient", lambda *_, **how: True)
+        patch.setattr(released_model_curvature_shares, "tells_of_few", lambda *_: False)
         asked = {"gap": 1e-4, "second_moments": ("hessian",)}
         trained = train(cut(block, labels, CUTS["vertical"]), terms=TERMS, **asked)
     return block, labels, trained, np.concatenate(opened).view(np.int64)

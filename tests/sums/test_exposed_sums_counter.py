@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.sums.exposed_sums_counter import News
+from weft.sums.sums_shown_to_party import News
 
 #: Rows of a short block, and of a long one.
 SIZES = (12, 20_001)

@@ -18,7 +18,7 @@ from weft.cli.add_plugin_commands import add_plugin_commands
 from weft.cli.algorithms import algorithms
 from weft.cli.audit import audit
 from weft.cli.check import check
-from weft.cli.console_page import console
+from weft.cli.console_command import console
 from weft.cli.describe import describe
 from weft.cli.doctor import doctor
 from weft.cli.export import export
@@ -27,7 +27,7 @@ from weft.cli.federation_founding import founding
 from weft.cli.federation_kits import kits
 from weft.cli.federation_rosters import federation
 from weft.cli.init import init
-from weft.cli.join import join
+from weft.cli.join_runs_as_site import join
 from weft.cli.keys import keys
 from weft.cli.ledger import ledger
 from weft.cli.predict import predict

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from weft.cli.check_expected_refusals import (
+from weft.cli.predict_party_refusals import (
     changes_of,
     refusals_of,
     refused_models,

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from weft.config.examine_party_files import FileColumns, examine_party, with_findings
+from weft.config.examine_party_data import FileColumns, examine_party, with_findings
 from weft.config.schema import FederationFile, NetworkSection, PartySection
 from weft.config.site_policy_file import read_policy
 from weft.config.strict_reading import checked, closest, read_toml

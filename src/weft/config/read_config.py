@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol, get_args, runtime_checkable
 
 import msgspec
 
-from weft.config.check_data_sources import check_deployed, check_sources
+from weft.config.check_data_fits_deployment import check_deployed, check_sources
 from weft.config.compare_overrides import check_told
 from weft.config.config_of_any_job_kind import (
     FederationConfig,

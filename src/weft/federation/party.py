@@ -57,9 +57,9 @@ from weft.protocol.metering import EncryptionCost
 from weft.protocol.signed_hash_of_party_exchanges import Transcript
 from weft.solvers.solver_interfaces_and_results import PartyHalf
 from weft.solvers.subspace.messages import EVALUATE
-from weft.sums.exposed_sums_counter import SumCounter
 from weft.sums.party_contribution import mend
 from weft.sums.scaling_and_certificate_messages import MEND
+from weft.sums.sums_shown_to_party import SumCounter
 
 if TYPE_CHECKING:
     from weft.federation.release.fit_standard_errors import Inference

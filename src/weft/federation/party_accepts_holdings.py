@@ -21,7 +21,7 @@ from weft.matching.party_view import PartyView
 from weft.privacy.agreement.party_consent_checks import Consent
 from weft.privacy.ledger.sum_booking import count_sums
 from weft.protocol import Answer, answer, answers
-from weft.sums.exposed_sums_counter import SumCounter
+from weft.sums.sums_shown_to_party import SumCounter
 
 
 class PartyHoldings:

@@ -26,7 +26,7 @@ from weft.privacy.ledger.earlier_sealed_models_and_moments import NumberKind
 from weft.privacy.ledger.ledger_contents import Kind
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.sealed.coalition_knowledge import Told
-from weft.sums.exposed_sums_counter import SumCounter
+from weft.sums.sums_shown_to_party import SumCounter
 
 #: Stands among rules of columns for how the cells of all are kept.
 _STORAGE = "(storage)"

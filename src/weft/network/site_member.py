@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.config.examine_party_files import absent_columns, with_findings
+from weft.config.examine_party_data import absent_columns, with_findings
 from weft.config.read_prediction_samples import Samples, read_samples
 from weft.config.site_policy_file import read_policy
 from weft.config.strict_reading import closest

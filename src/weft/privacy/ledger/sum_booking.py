@@ -35,7 +35,7 @@ from weft.privacy.ledger.ledger_contents import Cohort, Hashes, Kind, LedgerCont
 from weft.privacy.ledger.ledger_file import Book
 from weft.solvers.sealed.coalition_knowledge import Told
 from weft.storage.atomic_files import StorageError
-from weft.sums.exposed_sums_counter import SumCounter
+from weft.sums.sums_shown_to_party import SumCounter
 
 #: Objects to a run by what a ledger says of earlier ones, given groups of how few samples count.
 Objection = Callable[[Callable[[int], Change | None]], None]

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.array_types import Floats, Ints
-from weft.solvers.sealed.coordinator_known_inner_products import VectorProducts
 from weft.solvers.sealed.digit_widths import Errors
+from weft.solvers.sealed.gram_of_unseen_vectors import VectorProducts
 from weft.solvers.sealed.lower_bound_from_cuts import Cut, CutBounds, Span
 from weft.sums.gap_certificate import MeasuredLoss
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.array_types import Floats
-from weft.solvers.sealed.coordinator_known_inner_products import VectorProducts
+from weft.solvers.sealed.gram_of_unseen_vectors import VectorProducts
 from weft.solvers.subspace.bundle_qp import Master
 from weft.solvers.subspace.lower_bound_free_intercept import HOLD, balanced
 

@@ -42,7 +42,7 @@ from weft.solvers.sealed.messages import (
     WeightsReply,
     WeightsRequest,
 )
-from weft.solvers.sealed.party_curvature_shares import CurvatureShares
+from weft.solvers.sealed.released_model_curvature_shares import CurvatureShares
 from weft.solvers.sealed.second_moment_digits_and_errors import (
     FACTORIAL_NOISE,
     carry_noise,
