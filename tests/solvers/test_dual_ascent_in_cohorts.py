@@ -19,7 +19,14 @@ from weft.guards import Terms
 from weft.guards.min_batch import SeenBatches
 from weft.losses import get_loss
 from weft.solvers.run_settings import Settings
-from weft.solvers.subspace.cutting_planes_solver import basis_of_newest, most_in_basis
+from weft.solvers.subspace.class_fold_problems import Problems
+from weft.solvers.subspace.coordinator_coefficients_and_products import thinned
+from weft.solvers.subspace.cutting_planes_solver import (
+    EAGER,
+    CuttingPlanes,
+    basis_of_newest,
+    most_in_basis,
+)
 from weft.solvers.subspace.dual_ascent_in_cohorts import MOST_IN_BASIS, ascended
 from weft.solvers.subspace.messages import Ascent, SearchRequest
 from weft.solvers.subspace.party_searches_duals_and_losses import SampleSide
@@ -204,6 +211,21 @@ def test_three_steps_close_together_may_show_a_row_and_cohorts_do_not() -> None:
 
     assert nearest(alone) > 0.999
     assert nearest(together) < 0.9
+
+
+@pytest.mark.parametrize("most", [3, 4, 7, 32])
+def test_parties_of_few_samples_are_asked_for_few_losses(most: int) -> None:
+    """However many ways losses are measured on: to stay and to go all the way are among them."""
+    subspace: Any = SimpleNamespace(
+        exchange=SimpleNamespace(problems=Problems(1)), width=1, groups=1, gaps=np.array([0.5])
+    )
+    beside = np.zeros((3, 2, 1))
+    _, steps = CuttingPlanes(subspace, EAGER)._steps(beside)
+    asked = thinned(steps, most)
+    assert len(asked) <= most
+    chosen = steps[asked][:, :, 0].tolist()
+    assert [1.0, 0.0, 0.0, 0.0, 0.0] in chosen
+    assert [0.0, 1.0, 0.0, 0.0, 0.0] in chosen
 
 
 # ── in a federation ───────────────────────────────────────────────────────────────────────

@@ -406,7 +406,7 @@ def thinned(steps: Floats, most: int) -> Ints:
     """
     if len(steps) <= most:
         return np.arange(len(steps))
-    ends = [(steps == share[None, :, None]).all(axis=(1, 2)) for share in np.eye(steps.shape[1])]
+    ends = [(steps == share[None, :, None]).all(axis=(1, 2)) for share in np.eye(2, steps.shape[1])]
     needed = np.flatnonzero(ends[0] | ends[1])
     spread = np.linspace(0, len(steps) - 1, max(most - len(needed), 0) + 2)[1:-1]
     return np.union1d(needed, np.rint(spread).astype(np.int64))

@@ -87,9 +87,8 @@ def _inside(vectors: Sequence[Kept], basis: Floats, problem: int, rows: int) -> 
     first = (coefficients != 0.0).argmax(axis=1)
     for start in range(0, rows, _CHUNK):
         some = slice(start, start + _CHUNK)
-        _combine(
-            np.stack([v[some, problem] for v in vectors], axis=1), coefficients, first, inside[some]
-        )
+        z = np.stack([v[some, problem] for v in vectors], axis=1, dtype=np.float64)
+        _combine(z, coefficients, first, inside[some])
     if not np.isfinite(inside).all():
         raise malformed("ascent.basis", "leads to numbers that are too large")
     return inside
