@@ -53,7 +53,7 @@ from weft.config.read_config import read_config
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Trained
 from weft.federation.model import Model, load_model
-from weft.network.certificate_identity import Credential
+from weft.network.certificate_signatures import Credential
 from weft.network.coordinator_run import coordinate_run
 from weft.network.engine.no_memory_growth import COLLECTED_EVERY
 from weft.network.kits.kit_folder import Kit

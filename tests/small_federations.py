@@ -14,7 +14,7 @@ from weft.data import Split, Table, Tile, pool
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.messages import START, ReleaseRequest, StartRequest
 from weft.federation.release.encrypted_model_slices import join_slices
-from weft.federation.release.model_facts_without_weights import Head
+from weft.federation.release.model_header import Head
 from weft.protocol import LocalChannel, fields_of
 from weft.protocol.shared_fields import SumRequest
 from weft.solvers.algorithm_choice import algorithm_of

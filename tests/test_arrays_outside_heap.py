@@ -13,8 +13,8 @@ from weft import arrays_outside_heap
 from weft.arrays_outside_heap import LARGE, lasting, lasting_zeros, shared
 from weft.data import SPLITS
 from weft.federation.local_federation import Federation
-from weft.guards import Terms, min_batch
-from weft.guards.min_batch import SeenBatches
+from weft.guards import Terms, min_batch_between_sums
+from weft.guards.min_batch_between_sums import SeenBatches
 from weft.solvers.run_settings import Settings
 
 ROWS = LARGE // 8
@@ -109,8 +109,8 @@ def test_guards_keep_the_same_wherever_their_vectors_lie(monkeypatch):
     draws = np.random.default_rng(0).standard_normal((20, 60, 1))
     atom, kept = np.repeat([0, 1], 30), []
     for large, huge in ((1 << 60, 1 << 61), (600, 1 << 60), (600, 3_000)):
-        monkeypatch.setattr(min_batch, "LARGE", large)
-        monkeypatch.setattr(min_batch, "HUGE", huge)
+        monkeypatch.setattr(min_batch_between_sums, "LARGE", large)
+        monkeypatch.setattr(min_batch_between_sums, "HUGE", huge)
         batches = SeenBatches(atom, 5, 1)
         held = [batches.admit(vectors.copy()).tolist() for vectors in draws]
         kept.append((held, batches._kept[: len(draws)].tolist(), batches._sizes[:20].tolist()))

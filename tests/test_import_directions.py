@@ -25,7 +25,7 @@ LAYERS = (
         "arrays_outside_heap",
         "numba_options",
         "lazy_names",
-        "types_ready_to_decode",
+        "thread_safe_decoding",
         "plugins",
         "storage",
         "protocol",
@@ -124,7 +124,8 @@ import weft.solvers.hyfdca.coordinator, weft.solvers.subspace.coordinator
 import weft.solvers.sealed.coordinator, weft.solvers.sealed.dealer
 import weft.solvers.algorithm_choice, weft.solvers.run_settings
 import weft.matching.coordinator, weft.matching.holding_map
-import weft.sums.coordinator_totals, weft.sums.latest_value_per_slot, weft.sums.gap_certificate
+import weft.sums.coordinator_totals, weft.sums.coordinator_latest_values_and_proposals
+import weft.sums.gap_certificate
 import weft.sums.scaling_coordinator
 import weft.protocol, weft.crypto
 import weft.federation.coordinator
@@ -175,7 +176,11 @@ SECRET = {
 #: What works without PyTorch: all that is no network, and the coordinator of neural runs.
 TORCH_FREE = (
     *("weft", "weft.cli", "weft.federation.local_federation", "weft.network.coordinator_run"),
-    *("weft_neural.coordinator", "weft_neural.server_model_assembly", "weft_neural.weighted_means"),
+    *(
+        "weft_neural.coordinator",
+        "weft_neural.server_model_assembly",
+        "weft_neural.weighted_means_on_host_or_device",
+    ),
     *("weft_neural.history", "weft_neural.trained_model", "weft_neural.neuron_matching"),
     *("weft_neural.settings", "weft_papers.hyfem.scenes"),
 )
@@ -257,7 +262,7 @@ ELSEWHERE = {
     *("weft.matching.oprf_party", "weft.solvers.sealed.coordinator", "weft.solvers.sealed.party"),
     *("weft.solvers.sealed.exponential_series", "weft.solvers.sealed.table_product_kernels"),
     *(
-        "weft.federation.release.fit_standard_errors",
+        "weft.federation.release.reader_standard_errors",
         "weft.federation.release.standard_errors_party",
     ),
     *("weft_neural.commands", "weft_papers.reproduce_command"),

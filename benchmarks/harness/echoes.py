@@ -23,7 +23,7 @@ from nvflare.fuel.f3.cellnet.core_cell import TargetMessage
 from nvflare.fuel.f3.message import Message as CellMessage
 from nvflare.private.aux_runner import AuxMsgTarget
 
-from weft.network.certificate_identity import Credential
+from weft.network.certificate_signatures import Credential
 from weft.network.engine.client_party import PartyComponent
 from weft.network.engine.nvflare_transport import NvflareTransport, content_of, reply_with
 from weft.network.kits.kit_folder import Kit

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from types import ModuleType
 
-import weft.federation.declared_columns.messages
+import weft.federation.column_level_agreement.messages
+import weft.federation.descriptive_statistics_messages
 import weft.federation.messages
 import weft.federation.study_check_messages
-import weft.federation.study_description_messages
 import weft.federation.weight_and_offset_letters.messages
 import weft.matching.messages
 import weft.solvers.constants_and_checkpoint_messages
@@ -22,9 +22,9 @@ from weft.protocol.phase_declaration import declared_phases
 
 _OWN = (
     weft.federation.messages,
-    weft.federation.declared_columns.messages,
+    weft.federation.column_level_agreement.messages,
     weft.federation.study_check_messages,
-    weft.federation.study_description_messages,
+    weft.federation.descriptive_statistics_messages,
     weft.federation.weight_and_offset_letters.messages,
     weft.matching.messages,
     weft.solvers.hyfdca.messages,

@@ -9,7 +9,7 @@ from scipy.stats import binomtest, ttest_rel
 
 from weft.array_types import Floats
 from weft.report.number_format import names
-from weft_evaluation.comparison import Outcome, quality
+from weft_evaluation.algorithm_comparison import Outcome, quality
 
 #: A difference that chance makes at least as often as this is noise.
 _LEVEL = 0.05

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from weft.config.read_config import Config
     from weft.privacy.agreement import Consent
     from weft.solvers.run_settings import Settings
+    from weft_evaluation.algorithm_comparison import Arena, Outcome
     from weft_evaluation.compared_algorithms import Entry
-    from weft_evaluation.comparison import Arena, Outcome
     from weft_evaluation.comparison_results import Comparison
 
 #: What limits a comparison where neither the command nor the config says: seconds, for most.
@@ -211,8 +211,8 @@ def _compare(
     quiet: bool,
     command: str,
 ) -> Comparison:
+    from weft_evaluation.algorithm_comparison import Arena
     from weft_evaluation.compared_algorithms import ALONE, entries_of
-    from weft_evaluation.comparison import Arena
     from weft_evaluation.comparison_results import Comparison
 
     problem = plan.problem()

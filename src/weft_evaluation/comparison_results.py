@@ -17,14 +17,14 @@ from weft.protocol.metering import LATENCIES
 from weft.report.comparison_plot import Curve, plot_comparison
 from weft.report.history_table import certificates, history_frame
 from weft.report.holdings_counts import kind_of
-from weft.report.holdings_groups import cohorts_of
 from weft.report.json_safe_and_rounded_values import json_text
 from weft.report.page import add_page
+from weft.report.sizes_and_holders_of_groups import cohorts_of
 from weft.report.summary import versions
 from weft.solvers.run_settings import Settings
+from weft_evaluation.algorithm_comparison import Arena, Outcome
 from weft_evaluation.chance_differences import alike_to_best, noise_sentence
 from weft_evaluation.compared_algorithms import CENTRAL
-from weft_evaluation.comparison import Arena, Outcome
 
 
 @dataclass(frozen=True)

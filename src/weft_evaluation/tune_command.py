@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from weft.config.read_config import Config
     from weft.solvers.run_settings import Settings
     from weft.solvers.solver_interfaces_and_results import Record
-    from weft_evaluation.comparison import Arena
+    from weft_evaluation.algorithm_comparison import Arena
     from weft_evaluation.tuning.metrics import Metrics
     from weft_evaluation.tuning.random_search import Found, Limits, Search, Trial
     from weft_evaluation.tuning.trial_choice import Choice
@@ -154,7 +154,7 @@ def _arena(plan: Config, holdout: float, keys: Path | None) -> Arena:
 
     from weft.errors import ConfigError
     from weft.solvers.held_out_evaluation_settings import EvaluationSettings
-    from weft_evaluation.comparison import Arena
+    from weft_evaluation.algorithm_comparison import Arena
 
     settings = plan.settings
     if len(settings.lambdas) > 1:

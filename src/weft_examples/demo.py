@@ -23,7 +23,7 @@ from weft.federation.local_federation import Federation, Trained
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards import Terms
 from weft.losses import get_loss
-from weft.report.holdings_groups import feature_sets
+from weft.report.sizes_and_holders_of_groups import feature_sets
 from weft.solvers.algorithm_choice import settled
 from weft.solvers.run_settings import Settings
 from weft.solvers.solver_interfaces_and_results import Record

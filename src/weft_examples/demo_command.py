@@ -46,8 +46,8 @@ def demo(
     from weft.report.page import PAGE
     from weft.report.results_folder import write_results
     from weft.storage.atomic_folder import building
+    from weft_examples.choose_demo_results_folder import folder_for
     from weft_examples.demo import NAME, run_demo
-    from weft_examples.demo_results_folder import folder_for
 
     folder = folder_for(out, "demo", NAME, json=json)
     with ProgressLine(quiet=json) as line:

@@ -38,7 +38,7 @@ def demo_network(
     from weft.storage.atomic_folder import refuse_existing
 
     require_engine()
-    from weft_examples.network_demo import run_network_demo
+    from weft_examples.network_demo_with_killed_processes import run_network_demo
 
     if out is not None:
         refuse_existing(out)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from weft.data import load
 from weft.data.tile import Table, Tile
 from weft.errors import DataError
-from weft_papers.data.originals import fate_breast_tiles
+from weft_papers.data.original_file_readers import fate_breast_tiles
 
 Rows = NDArray[np.int64]
 

@@ -22,7 +22,7 @@ from weft_examples.followed_cluster_run import LONG, followed
 from weft_examples.local_federation_processes import FederationProcesses
 from weft_examples.network_demo_data import Example
 from weft_examples.network_demo_results import SealedFigures, same
-from weft_examples.repeated_run import Drawn, repeat_run
+from weft_examples.replay_deployed_run_in_process import Drawn, repeat_run
 
 NAME = "sealed"
 CONFIG = """\

@@ -37,7 +37,7 @@ def neural_demo(
     from weft_neural.torch_requirement import require_torch
 
     require_torch()
-    from weft_examples.demo_results_folder import folder_for
+    from weft_examples.choose_demo_results_folder import folder_for
     from weft_examples.neural_demo import NAME, run_demo
 
     folder = folder_for(out, "neural-demo", NAME, json=json)

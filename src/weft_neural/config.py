@@ -40,8 +40,7 @@ from typing import ClassVar
 
 import msgspec
 
-from weft.config.check_data_fits_deployment import check_files, check_left_to_sites
-from weft.config.config_of_any_job_kind import (
+from weft.config.base_config_of_all_jobs import (
     FederationConfig,
     participation_in,
     read_content,
@@ -49,6 +48,7 @@ from weft.config.config_of_any_job_kind import (
     terms_from,
     terms_of,
 )
+from weft.config.check_data_sources import check_files, check_left_to_sites
 from weft.config.strict_reading import checked, closest, known_keys, naming
 from weft.data.blank_cells import settle_missing
 from weft.data.columns.column_agreement import insist_on_plain
@@ -56,11 +56,11 @@ from weft.data.tile import Tile
 from weft.errors import ConfigError
 from weft.guards import OPEN
 from weft.solvers.participation import participation_of
+from weft_neural.config_sections import BlockSection, NeuralDataSection, NeuralFile
 from weft_neural.extractors import read_extractor_options
 from weft_neural.named_scenes import SCENES, Scene, load_scene
 from weft_neural.party_samples import without_labels
 from weft_neural.sample_sources import BlockSource, TableSource
-from weft_neural.schema import BlockSection, NeuralDataSection, NeuralFile
 from weft_neural.settings import Block, NeuralSettings, TrainingSettings
 
 Source = TableSource | BlockSource

@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 
 from weft.crypto import Adder
 from weft.errors import ConfigError, DataError, PartyAway, ProtocolError
-from weft.federation.announced_terms_and_classes.coordinator import announce
+from weft.federation.participation_terms_and_classes.coordinator import announce
 from weft.guards.terms import Terms
 from weft.matching.authenticated_class_list import AgreedClasses
 from weft.protocol import Channel, Failure
 from weft.protocol.shared_fields import Participants
 from weft.solvers.participation import participation_of
 from weft.sums.scalar_sums import add_scalars
-from weft.types_ready_to_decode import prepared
-from weft_neural.block_info import MOST_COLUMNS, MOST_FEATURES, Held
+from weft.thread_safe_decoding import prepared
+from weft_neural.block_announcement import MOST_COLUMNS, MOST_FEATURES, Held
 from weft_neural.history import NeuralOutcome, Round, mean_and_spread
 from weft_neural.messages import (
     BUILD,
@@ -43,7 +43,7 @@ from weft_neural.messages import (
 from weft_neural.scaling import agree_on_columns, scales_of
 from weft_neural.server_model_assembly import Assembly, Server, sent_by
 from weft_neural.settings import NeuralSettings
-from weft_neural.weighted_means import Vector, vector_of
+from weft_neural.weighted_means_on_host_or_device import Vector, vector_of
 
 #: Rounds in a row in which nobody answered, before a run gives up.
 _MOST_SILENT = 20

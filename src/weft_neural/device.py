@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from weft.errors import ConfigError
-from weft_neural.weighted_means import DeviceVector, Vector
+from weft_neural.weighted_means_on_host_or_device import DeviceVector, Vector
 
 Device = Literal["auto", "cpu", "cuda"]
 

@@ -15,8 +15,8 @@ from weft_neural.submitted_neural_task import NeuralTask
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from weft.crypto.randomness_to_replay import Memory
-    from weft.network.site_member import SiteMember
+    from weft.crypto.randomness_kept_for_restart import Memory
+    from weft.network.site_data_keys_and_consent import SiteMember
     from weft.privacy.agreement import Consent
     from weft_neural.config import NeuralConfig
     from weft_neural.party import NeuralParty
@@ -64,8 +64,8 @@ class NeuralJob(JobKind[NeuralTask, "NeuralConfig"]):
         party: str | None,
         command: str,
     ) -> tuple[dict[str, Any], list[str]]:
-        from weft_neural.neural_run_results import ReturnedNeuralResults
         from weft_neural.results_folder import write_neural_files
+        from weft_neural.returned_neural_results import ReturnedNeuralResults
 
         results = ReturnedNeuralResults(returned)
         remarks = write_neural_files(
@@ -90,7 +90,7 @@ class NeuralJob(JobKind[NeuralTask, "NeuralConfig"]):
         self, task: NeuralTask, channel: Channel, run: bytes, tell: OnIteration
     ) -> FinishedRun:
         from weft_neural.coordinator import coordinate_neural
-        from weft_neural.neural_run_results import write_neural_run_results
+        from weft_neural.returned_neural_results import write_neural_run_results
 
         outcome = coordinate_neural(channel, task.settings, run=run, progress=tell)
         return WrittenBy(outcome, outcome.notes, task, write_neural_run_results)
@@ -106,7 +106,7 @@ class NeuralJob(JobKind[NeuralTask, "NeuralConfig"]):
 
         require_torch()
         # PyTorch takes seconds to load, so only neural runs load it.
-        from weft.crypto.randomness_to_replay import RandomnessLog
+        from weft.crypto.randomness_kept_for_restart import RandomnessLog
         from weft.data.columns.column_agreement import insist_on_plain
         from weft.federation.resume_fingerprint import insist_on_origin
         from weft_neural.numeric_fingerprint import network_digits

@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 
 from weft.crypto.party_run_membership import Keys, Place
 from weft.crypto.party_seeds_and_shared_key import Keyring
-from weft.crypto.randomness_to_replay import Memory, RandomnessLog
+from weft.crypto.randomness_kept_for_restart import Memory, RandomnessLog
 from weft.errors import DataError, ProtocolError
-from weft.federation.announced_terms_and_classes.party import AnnouncingParty
+from weft.federation.participation_terms_and_classes.party import AnnouncingParty
 from weft.matching.tokens import encode_labels
 from weft.privacy.agreement.party_consent_checks import Consent
 from weft.protocol import Answer, Message, Nothing, Phase, answer, answers, fields_of, pack
 from weft.protocol.declared_message_fields import malformed
 from weft.protocol.shared_fields import Participants
 from weft.sums.scalar_sums import over_attending, pack_scalars
-from weft_neural.block_info import MOST_COLUMNS, Held
+from weft_neural.block_announcement import MOST_COLUMNS, Held
 from weft_neural.device import Device, device_of
 from weft_neural.messages import (
     BUILD,
@@ -46,7 +46,7 @@ from weft_neural.party_samples import Holdings
 from weft_neural.scaling import Scaling, scaled
 from weft_neural.settings import RUNS, Block, NeuralSettings
 from weft_neural.trained_model import NeuralModel
-from weft_neural.weighted_means import Vector, vector_of
+from weft_neural.weighted_means_on_host_or_device import Vector, vector_of
 
 #: More than that is no loss of a network that learns.
 _LARGEST = 2.0**40

@@ -16,7 +16,7 @@ from weft_neural.parameter_packing import layer_shapes, split_layers
 from weft_neural.settings import Block, NeuralSettings
 from weft_neural.trained_model import NeuralModel, Scale
 from weft_neural.training import Samples, Trainer, accuracy
-from weft_neural.weighted_means import LARGEST_WEIGHT, Vector, host
+from weft_neural.weighted_means_on_host_or_device import LARGEST_WEIGHT, Vector, host
 
 Inputs = Mapping[str, NDArray[np.float32]]
 

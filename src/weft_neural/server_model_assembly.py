@@ -27,7 +27,14 @@ from weft_neural.parameter_packing import (
 )
 from weft_neural.settings import Block, NeuralSettings
 from weft_neural.trained_model import NeuralModel, Scale, input_columns
-from weft_neural.weighted_means import Vector, host, joined, mean, piece, vector_of
+from weft_neural.weighted_means_on_host_or_device import (
+    Vector,
+    host,
+    joined,
+    mean,
+    piece,
+    vector_of,
+)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 import msgspec
 
 from weft.errors import ConfigError, ProtocolError
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 from weft_neural.neuron_matching import Matching
 
 #: What these runs are called in refusals.

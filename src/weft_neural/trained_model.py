@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from weft.errors import ConfigError, DataError
 from weft.storage.atomic_files import replacing
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 from weft_neural.parameter_packing import join_layers
 from weft_neural.scaling import as_input
 from weft_neural.settings import Block

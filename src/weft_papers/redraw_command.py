@@ -68,7 +68,7 @@ def _hyfem(folder: Path) -> list[str]:
 
 
 def _fedhybrid(folder: Path) -> list[str]:
-    from weft_papers.fedhybrid.paper_rules_page import write_report
+    from weft_papers.fedhybrid.replication_results_page import write_report
 
     return write_report(folder)
 

@@ -16,7 +16,7 @@ import pytest
 from weft.crypto.keys import ephemeral_keys
 from weft.data import Tile
 from weft.errors import WeftError
-from weft.federation.local_study_description import describe_tiles
+from weft.federation.local_descriptive_statistics import describe_tiles
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
 from weft.guards import Terms
 from weft.privacy.agreement import Consent

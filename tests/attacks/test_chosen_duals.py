@@ -22,7 +22,7 @@ from weft.data import Tile
 from weft.errors import WeftError
 from weft.guards import Terms
 from weft.matching import party_slot_order
-from weft.matching.party_guard_facts import facts_of
+from weft.matching.guard_facts_from_confirmed_lists import facts_of
 from weft.solvers.hyfdca.party_state import HyfdcaState
 from weft.solvers.run_settings import Settings
 from weft.sums.party_contribution import Latest, Posts, Wire

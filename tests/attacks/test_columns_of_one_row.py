@@ -12,7 +12,7 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed.label_leak_by_weight_of_one_row import largest_of_one, refuse_lone_rows
+from weft.solvers.sealed.label_leak_by_model_coefficient import largest_of_one, refuse_lone_rows
 from weft.solvers.sealed.table_positions import Place, WholeTable
 
 N, WHICH = 100, 7

@@ -13,12 +13,12 @@ import pytest
 from scene import Diary, run, table_of, tile_of
 from solving import best_errors
 
-import weft.federation.leave_out_rare_samples_and_columns as rare
+import weft.federation.leave_out_rare_classes_and_columns as rare
 import weft.federation.party_labels_and_folds as party_labels
-import weft.solvers.subspace.dual_vector_min_batch as dual_vectors
+import weft.solvers.subspace.dual_vector_min_batch_guard as dual_vectors
 from weft.errors import WeftError
 from weft.guards import Terms
-from weft.guards.min_batch import SeenBatches
+from weft.guards.min_batch_between_sums import SeenBatches
 from weft.guards.sum_noise_size import SumNoise
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.run_settings import Settings

@@ -13,11 +13,11 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
+from weft.data.columns.cells_before_encoding import CategoryCells, DeclaredColumns
 from weft.data.columns.column_rules import ColumnRule
-from weft.data.columns.declared_column_cells import CategoryCells, DeclaredColumns
 from weft.data.tile import Tile
 from weft.errors import ProtocolError
-from weft.federation.declared_columns.messages import (
+from weft.federation.column_level_agreement.messages import (
     JOIN_LEVELS,
     LIST_COLUMNS,
     TAKE_LEVELS,
@@ -101,7 +101,7 @@ def test_lists_joined_alone_do_not_show_which_levels_two_parties_share(monkeypat
     model = honest.train(HOW).model
     assert sum(str(name).startswith("town=") for name in model.features) == 55
     monkeypatch.setattr(
-        "weft.federation.announced_terms_and_classes.coordinator.agree_on_columns", joined_alone
+        "weft.federation.participation_terms_and_classes.coordinator.agree_on_columns", joined_alone
     )
     found = common_tokens(scene(), twins=True)
     assert found == 0

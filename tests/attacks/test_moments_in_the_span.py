@@ -20,7 +20,7 @@ from weft.data import Table
 from weft.errors import ProtocolError
 from weft.losses import get_loss
 from weft.solvers.run_settings import Settings
-from weft.solvers.subspace.spread_curvature_over_samples import levelled, spread_weights, unsteady
+from weft.solvers.subspace.cap_sample_share_of_moments import levelled, spread_weights, unsteady
 
 HINGE, LOGISTIC = get_loss("hinge"), get_loss("logistic")
 STAY = np.array([[1.0], [0.0]])
@@ -80,7 +80,9 @@ def alone(matrix, rows):
 @pytest.fixture
 def few_directions(monkeypatch):
     """Moments of three vectors are enough, so that a small table has samples for them."""
-    monkeypatch.setattr("weft.solvers.subspace.loss_and_moment_fineness_limit.LEAST_DIRECTIONS", 3)
+    monkeypatch.setattr(
+        "weft.solvers.subspace.loss_points_and_directions_limit.LEAST_DIRECTIONS", 3
+    )
 
 
 def unguarded(monkeypatch):
@@ -129,7 +131,9 @@ def test_only_cuts_that_stand_in_for_newton_are_made_beside_the_way(table, loss,
 
 @pytest.mark.parametrize("width", [5e-324, 1e-300, 0.0])
 def test_widths_that_would_grow_for_ever_are_refused(table, monkeypatch, width):
-    monkeypatch.setattr("weft.solvers.subspace.loss_and_moment_fineness_limit.LEAST_DIRECTIONS", 1)
+    monkeypatch.setattr(
+        "weft.solvers.subspace.loss_points_and_directions_limit.LEAST_DIRECTIONS", 1
+    )
     stage = staged(table, "hinge")
     held = len(stage.half("p1").features.vectors)
     stage.ask("point", point=np.zeros((held, 1)))

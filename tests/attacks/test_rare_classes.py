@@ -12,7 +12,7 @@ import pytest
 from scene import Diary, Run, run, table_of, tile_of
 from solving import SAFE
 
-import weft.federation.leave_out_rare_samples_and_columns as rare
+import weft.federation.leave_out_rare_classes_and_columns as rare
 from weft.federation.local_federation import Preprocessing
 from weft.guards import Terms
 from weft.solvers.run_settings import Settings

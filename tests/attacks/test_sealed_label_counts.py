@@ -11,8 +11,8 @@ import pytest
 
 from weft.data import Tile
 from weft.errors import WeftError
-from weft.federation.insisted_terms import InsistedTerms
 from weft.federation.local_federation import Federation, Preprocessing
+from weft.federation.terms_enforced_by_phase import InsistedTerms
 from weft.guards import Terms
 from weft.privacy.agreement.party_consent_checks import Consent
 from weft.privacy.ledger.run_booking import Ledger

@@ -13,7 +13,7 @@ from scipy.special import expit
 from weft.data import Tile
 from weft.errors import WeftError
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.federation.release import reader_second_moments
+from weft.federation.release import reader_join_second_moments
 from weft.guards import Terms
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.run_settings import Settings
@@ -101,7 +101,7 @@ def test_two_weightings_of_the_same_samples_tell_a_row_of_a_readers_choice(
 @pytest.fixture
 def lawless(monkeypatch):
     """b asks itself nothing; what readers get of a Hessian: leading digits, and the rest."""
-    checks, adds, read = party_second_moments.check_moments, reader_second_moments._added, []
+    checks, adds, read = party_second_moments.check_moments, reader_join_second_moments._added, []
 
     def check(view, *told, **how):
         if view.party == 0:
@@ -114,7 +114,7 @@ def lawless(monkeypatch):
         return matrices, off
 
     monkeypatch.setattr(party_second_moments, "check_moments", check)
-    monkeypatch.setattr(reader_second_moments, "_added", add)
+    monkeypatch.setattr(reader_join_second_moments, "_added", add)
     return read
 
 

@@ -28,7 +28,7 @@ from weft.errors import ProtocolError
 from weft.guards import Terms
 from weft.protocol.declared_message_fields import SCALAR_BYTES
 from weft.solvers.run_settings import Settings
-from weft.solvers.subspace.party_feature_answers import FeatureSide
+from weft.solvers.subspace.party_feature_vectors_and_models import FeatureSide
 from weft.solvers.subspace.party_searches_duals_and_losses import SampleSide
 from weft.sums.party_contribution import Wire
 from weft.sums.scalar_sums import add_scalars

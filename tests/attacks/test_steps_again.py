@@ -17,7 +17,7 @@ from scene import by_both, by_rows, run, table_of
 from small_federations import rough_curvature
 from weft.errors import ProtocolError
 from weft.guards import Terms
-from weft.guards.min_batch_of_unapplied_duals import SentAside
+from weft.guards.keep_apart_from_other_sent_duals import SentAside
 from weft.solvers.constants_and_checkpoint_messages import Constants, RestoreRequest
 from weft.solvers.hyfdca.messages import FusedRequest, StepRequest
 from weft.solvers.rounds.messages import RoundReply, RoundRequest

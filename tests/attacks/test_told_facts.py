@@ -33,7 +33,7 @@ from weft.federation.local_federation import Preprocessing
 from weft.guards import Terms
 from weft.matching import party_slot_order
 from weft.matching.confirm_holder_lists import Confirmation
-from weft.matching.party_guard_facts import facts_of
+from weft.matching.guard_facts_from_confirmed_lists import facts_of
 from weft.protocol import Fields
 from weft.solvers.run_settings import Settings
 

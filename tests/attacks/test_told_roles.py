@@ -24,7 +24,7 @@ from weft.errors import WeftError
 from weft.guards import Terms
 from weft.matching import coordinator, party_slot_order
 from weft.matching.confirm_holder_lists import Confirmation
-from weft.matching.party_guard_facts import LyingView, check_labelled, facts_of
+from weft.matching.guard_facts_from_confirmed_lists import LyingView, check_labelled, facts_of
 from weft.matching.tamper_proof_sample_count import CountCheck
 from weft.privacy.agreement import party_consent_checks
 from weft.solvers.run_settings import Settings

@@ -7,8 +7,8 @@ from hashlib import blake2b
 import numpy as np
 import pytest
 
-from weft.crypto.primitives import keyed_hashes as hashes
-from weft.crypto.primitives.keyed_hashes import Strings, Tails, keyed_hashes
+from weft.crypto.primitives import batched_keyed_hashes as hashes
+from weft.crypto.primitives.batched_keyed_hashes import Strings, Tails, keyed_hashes
 
 KEY = bytes(range(32))
 

@@ -11,7 +11,7 @@ import pytest
 
 from weft.data import describe, load
 from weft.errors import DataError
-from weft_papers.data.originals import fate_breast_tiles
+from weft_papers.data.original_file_readers import fate_breast_tiles
 
 INFO = {info.name: info for info in describe()}
 FEATURES = {

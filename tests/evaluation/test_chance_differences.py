@@ -6,8 +6,8 @@ from math import comb
 import numpy as np
 import pytest
 
+from weft_evaluation.algorithm_comparison import Outcome
 from weft_evaluation.chance_differences import alike_to_best, noise_sentence, within_noise
-from weft_evaluation.comparison import Outcome
 
 
 def outcome(name, right):

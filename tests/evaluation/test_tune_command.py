@@ -12,7 +12,7 @@ import pytest
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.privacy.agreement import Consent
 from weft.solvers.run_settings import Settings
-from weft_evaluation.comparison import Arena
+from weft_evaluation.algorithm_comparison import Arena
 from weft_evaluation.reference_optimum import weights_of
 from weft_evaluation.tuning.loss_along_run import Eye, Watch, from_outside
 from weft_evaluation.tuning.metrics import NAMES

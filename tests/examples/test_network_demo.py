@@ -15,8 +15,8 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.solvers.run_settings import Settings
 from weft_examples.network_demo_data import breast_example, cut
 from weft_examples.network_demo_results import figures_of, same
-from weft_examples.observed_connections import is_loopback, look
-from weft_papers.data.originals import fate_breast_tiles
+from weft_examples.open_ports_and_connections import is_loopback, look
+from weft_papers.data.original_file_readers import fate_breast_tiles
 
 SEEN = {
     "equal": True,

@@ -259,7 +259,8 @@ def test_parties_insist_on_the_careful_terms_unless_they_are_told_otherwise(monk
     assert train(cut("hybrid 3×3"), quick(iterations=1)).holdings.terms == Terms()
     # Also where a coordinator does not listen.
     monkeypatch.setattr(
-        "weft.federation.announced_terms_and_classes.coordinator._terms", lambda party, reply: OPEN
+        "weft.federation.participation_terms_and_classes.coordinator._terms",
+        lambda party, reply: OPEN,
     )
     with pytest.raises(WeftError, match="r1c1 refuses a run with min_batch = 1"):
         train(cut("hybrid 3×3"), quick())

@@ -21,7 +21,7 @@ from weft.data.columns.column_agreement import Levels, settled_together
 from weft.data.columns.column_rules import ColumnRule
 from weft.data.reading_options import ReadingOptions
 from weft.errors import ConfigError, DataError, ProtocolError, WeftError
-from weft.federation.declared_columns.party import ColumnsParty
+from weft.federation.column_level_agreement.party import ColumnsParty
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.model import load_model
 from weft.federation.party import Party
@@ -145,7 +145,7 @@ def test_rare_levels_never_leave_their_party_and_count_as_other(tmp_path, monkey
         named.append(levels)
         return lock_levels(levels, key, nonce)
 
-    monkeypatch.setattr("weft.federation.declared_columns.party.lock_levels", listening)
+    monkeypatch.setattr("weft.federation.column_level_agreement.party.lock_levels", listening)
     careful = federation(tiles(tmp_path), terms=msgspec.structs.replace(OPEN, min_batch=3))
     trained = careful.train(HOW)
     assert all("mauve" not in levels.names for levels in named)
@@ -307,7 +307,7 @@ def test_a_party_with_declared_columns_makes_no_tokens_before_levels_are_agreed_
     tmp_path, monkeypatch
 ):
     monkeypatch.setattr(
-        "weft.federation.announced_terms_and_classes.coordinator.agree_on_columns",
+        "weft.federation.participation_terms_and_classes.coordinator.agree_on_columns",
         lambda *_, **__: None,
     )
     with pytest.raises(ProtocolError, match="levels are agreed on first"):

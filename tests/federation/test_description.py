@@ -12,12 +12,12 @@ import pytest
 from weft.crypto.keys import ephemeral_keys
 from weft.data import Tile
 from weft.errors import WeftError
-from weft.federation import study_description_party
+from weft.federation import descriptive_statistics_party
+from weft.federation.descriptive_statistics_coordinator import describe_study, described_as
+from weft.federation.descriptive_statistics_party import DescribeParty
 from weft.federation.local_column_correlations import correlate_tiles
-from weft.federation.local_study_description import describe_tiles
+from weft.federation.local_descriptive_statistics import describe_tiles
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
-from weft.federation.study_description_coordinator import describe_study, described_as
-from weft.federation.study_description_party import DescribeParty
 from weft.guards import Terms
 from weft.guards.described_cells import LEAVES
 from weft.privacy.agreement import Consent
@@ -77,14 +77,14 @@ def described(held, *, terms=TERMS, loss="logistic", **more):
 def whole():
     """A table, and what was told of it: the description, and every party's own numbers."""
     frame, labels = table()
-    own, pack = [], study_description_party.pack_scalars
+    own, pack = [], descriptive_statistics_party.pack_scalars
 
     def keeping(cipher, field, *values, **more):
         own.append((cipher.party_name, field, np.array(values)))
         return pack(cipher, field, *values, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(study_description_party, "pack_scalars", keeping)
+        patch.setattr(descriptive_statistics_party, "pack_scalars", keeping)
         found, channel = described(tiles(frame, labels), record=True)
     return frame, labels, found.to_dict(), own, channel
 
@@ -220,14 +220,14 @@ def test_a_description_stands_beside_earlier_ones_in_the_ledger(tmp_path):
 def test_another_partys_cells_do_not_move_edges_past_a_few(tmp_path, monkeypatch):
     frame, labels = table()
     books = Ledger(tmp_path / "ledger", "study")
-    counted, pack = [], study_description_party.pack_scalars
+    counted, pack = [], descriptive_statistics_party.pack_scalars
 
     def keeping(cipher, field, *values, **more):
         if field == "counts" and cipher.party_name == "north":
             counted.append(np.array(values).reshape(len(COLUMNS), -1)[:, 2:])
         return pack(cipher, field, *values, **more)
 
-    monkeypatch.setattr(study_description_party, "pack_scalars", keeping)
+    monkeypatch.setattr(descriptive_statistics_party, "pack_scalars", keeping)
     described(tiles(frame, labels), ledger=books)
     frame.iloc[220:300, 1] = frame.iloc[220:300, 1] * 3 + 2
     described(tiles(frame, labels), ledger=books)

@@ -11,7 +11,7 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.preprocessing_settings import ONE_TABLE
 from weft.guards import Terms
 from weft.solvers.run_settings import Settings
-from weft.solvers.subspace import when_parties_store_single_precision
+from weft.solvers.subspace import rounding_allowed_by_gap
 
 ROWS, COLUMNS, GRID = 900, 9, 3
 SETTINGS = Settings(lam=1e-4, loss="logistic", solver="lbfgs", gap=1e-3)
@@ -85,7 +85,7 @@ def test_a_party_keeps_two_vectors_for_a_direction_and_few_others():
 
 def test_of_many_samples_directions_are_kept_in_half_the_digits(monkeypatch):
     """What is proved holds all the same: the model is measured afresh."""
-    monkeypatch.setattr(when_parties_store_single_precision, "MANY_SAMPLES", ROWS)
+    monkeypatch.setattr(rounding_allowed_by_gap, "MANY_SAMPLES", ROWS)
     given = tiles()
     trained, bytes_of, others = words_of(given, SETTINGS)
     assert bytes_of == (4, 2)
@@ -110,10 +110,10 @@ def objective(cells, labels, w):
 
 def test_finer_gaps_and_fewer_samples_keep_all_digits():
     many, few = (
-        when_parties_store_single_precision.MANY_SAMPLES,
-        when_parties_store_single_precision.MANY_SAMPLES - 1,
+        rounding_allowed_by_gap.MANY_SAMPLES,
+        rounding_allowed_by_gap.MANY_SAMPLES - 1,
     )
     fine = Settings(lam=1e-4, loss="logistic", solver="lbfgs", gap=1e-6)
-    assert when_parties_store_single_precision.in_few_digits(many, SETTINGS)
-    assert not when_parties_store_single_precision.in_few_digits(few, SETTINGS)
-    assert not when_parties_store_single_precision.in_few_digits(many, fine)
+    assert rounding_allowed_by_gap.in_few_digits(many, SETTINGS)
+    assert not rounding_allowed_by_gap.in_few_digits(few, SETTINGS)
+    assert not rounding_allowed_by_gap.in_few_digits(many, fine)

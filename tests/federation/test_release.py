@@ -11,7 +11,7 @@ from weft.errors import ProtocolError
 from weft.federation.messages import TAKE_MODEL, ModelRequest, ModelSlice, WeightShares
 from weft.federation.party import Party
 from weft.federation.release.encrypted_model_slices import join_slices
-from weft.federation.release.model_facts_without_weights import Head
+from weft.federation.release.model_header import Head
 from weft.federation.release.party import ReleaseParty
 from weft.privacy.agreement.party_consent_checks import Consent
 from weft.protocol.shared_fields import Boxes

@@ -39,7 +39,7 @@ def without_usual(values: np.ndarray, kind: np.ndarray, least: int) -> np.ndarra
 
 
 class SlowBatches:
-    """What `weft.guards.min_batch.SeenBatches` promises, of one party."""
+    """What `weft.guards.min_batch_between_sums.SeenBatches` promises, of one party."""
 
     def __init__(
         self, atom: np.ndarray, least: int, width: int, kind: np.ndarray | None = None

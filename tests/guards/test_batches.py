@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from slow_batches import SlowBatches
 
 from covering import examples
-from weft.guards.min_batch import MinBatch, SeenBatches
+from weft.guards.min_batch_between_sums import MinBatch, SeenBatches
 
 #: Slopes of a hinge, values next to its kink, and some that single precision does not tell apart.
 VALUES = np.array([0.0, 1.0, -1.0, 0.5, 0.25, 1e-3, 1e-3 + 1e-12, 1.0 - 1e-10])

@@ -20,8 +20,8 @@ from weft.data import SPLITS, Split, Table, load
 from weft.errors import DataError
 from weft.federation.local_federation import Preprocessing
 from weft.guards import Terms
-from weft.matching.cohorts_exposed_by_sums import crossed_rows, exposed_rows, foreign_columns
-from weft.matching.party_guard_facts import facts_of
+from weft.matching.cohorts_seen_by_non_holders import crossed_rows, exposed_rows, foreign_columns
+from weft.matching.guard_facts_from_confirmed_lists import facts_of
 from weft.solvers.run_settings import Settings
 
 BREAST = table_of("breast_cancer", 120)

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from test_guarded_training import Vectors, check_common, exposed_atoms
 
 from weft.data import SPLITS
-from weft.guards.min_batch import SeenBatches
+from weft.guards.min_batch_between_sums import SeenBatches
 from weft.solvers.run_settings import Settings
 
 LEAST = PLAIN.min_batch

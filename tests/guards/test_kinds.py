@@ -9,7 +9,7 @@ from covering import before_release
 from weft.data import SPLITS, load
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
-from weft.guards.min_batch import SeenBatches
+from weft.guards.min_batch_between_sums import SeenBatches
 from weft.solvers.run_settings import Settings
 
 

@@ -14,7 +14,7 @@ from weft.errors import ProtocolError
 from weft.guards import OPEN
 from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.coordinator_coefficients_and_products import thinned
-from weft.solvers.subspace.loss_and_moment_fineness_limit import MOST_STEPS, most_steps
+from weft.solvers.subspace.loss_points_and_directions_limit import MOST_STEPS, most_steps
 
 BREAST = table_of("breast_cancer", 240)
 HOW = Settings(lam=1e-2, solver="cutting-planes", gap=5e-2, iterations=60, cipher="plain")

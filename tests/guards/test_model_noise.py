@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.stats import kstest, norm
 
 from covering import every_value
-from weft.crypto.randomness_to_replay import RandomnessLog
+from weft.crypto.randomness_kept_for_restart import RandomnessLog
 from weft.data import Tile
 from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.guards.number_and_count_pairs import number_pairs
+from weft.guards.distinct_pairs_with_counts import number_pairs
 
 
 @pytest.mark.parametrize("spread", [3, 10**12])

@@ -10,7 +10,7 @@ import pytest
 from guarded import table_of, tile_of, watched
 
 from weft.crypto.discrete_gaussian import discrete_gaussian
-from weft.crypto.randomness_to_replay import RandomnessLog
+from weft.crypto.randomness_kept_for_restart import RandomnessLog
 from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation
 from weft.guards import OPEN, Terms

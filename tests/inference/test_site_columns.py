@@ -13,7 +13,7 @@ from test_inference import GUARDED, by_site, fitted
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.federation.release import fit_standard_errors
+from weft.federation.release import reader_standard_errors
 from weft.privacy.agreement import Consent
 from weft.solvers.run_settings import Settings
 from weft.solvers.sealed.second_moment_guard import refuse_site_alone
@@ -31,13 +31,13 @@ def test_a_column_of_one_site_tells_its_means_and_is_refused(
     with pytest.raises(ProtocolError, match=r"may tell of one site alone.*allow_site_statistics"):
         fitted(by_site(table), "gaussian")
     read: list[Any] = []
-    made = fit_standard_errors._of_shares
+    made = reader_standard_errors._of_shares
 
     def reading(*told: Any) -> Any:
         read.append(made(*told))
         return read[-1]
 
-    monkeypatch.setattr(fit_standard_errors, "_of_shares", reading)
+    monkeypatch.setattr(reader_standard_errors, "_of_shares", reading)
     summary = fitted(by_site(table), "gaussian", terms=BY_SITE).inference.summary
     names = list(summary.names)
     # XᵀX of standard columns, in which the site's is (s − mean) / spread.

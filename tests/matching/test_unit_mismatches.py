@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from weft import Federation, Preprocessing, Settings, Tile
 from weft.crypto.secret_bytes import Secret
-from weft.data.column_median_and_spread import column_sizes
+from weft.data.column_sizes_for_unit_check import column_sizes
 from weft.errors import DataError, ProtocolError, WeftError
 from weft.federation.unit_mismatches_party import UnitsParty, unit_tokens
 from weft.matching.messages import UNITS, UnitsRequest

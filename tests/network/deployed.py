@@ -18,11 +18,11 @@ from weft.config.read_config import read_config
 from weft.config.site_policy_file import read_policy
 from weft.crypto.keys import load_all, new_keys
 from weft.data import Tile, load
-from weft.data.write_tiles import write_tile
+from weft.data.write_tile_file import write_tile
 from weft.federation.local_federation import Federation
 from weft.federation.model import load_model
 from weft.guards import OPEN
-from weft.network.coordinator_journal_records import ExchangeOutcome, read_record
+from weft.network.exchange_outcomes_and_journal_records import ExchangeOutcome, read_record
 from weft.network.kits.federation_plan import FederationPlan, Recipient
 from weft.network.kits.nvflare_settings_of_kit import COORDINATOR
 from weft.network.kits.provisioning import provision

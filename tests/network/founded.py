@@ -13,7 +13,7 @@ from toys import Crashed
 
 from weft.federation.model import load_model
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.network.certificate_identity import Credential
+from weft.network.certificate_signatures import Credential
 from weft.network.coordinator_run import coordinate_run
 from weft.network.kits.kit_folder import Kit
 from weft.network.open_site import open_site

@@ -9,7 +9,7 @@ from weft.network.coordinator_run import coordinate_run
 from weft.network.model_saving_party import ModelSavingParty
 from weft.network.run_progress import Progress
 from weft.network.run_results import RESULTS
-from weft.network.site_member import SiteMember
+from weft.network.site_data_keys_and_consent import SiteMember
 from weft.privacy.agreement import Limits, SitePolicy
 from weft.privacy.ledger.run_booking import Ledger
 

@@ -14,7 +14,7 @@ from weft.crypto.keys import ephemeral_keys
 from weft.data import load
 from weft.guards import OPEN
 from weft.network.model_saving_party import ModelSavingParty
-from weft.network.site_member import SiteMember
+from weft.network.site_data_keys_and_consent import SiteMember
 from weft.privacy.agreement import SitePolicy
 from weft.privacy.ledger.run_booking import Ledger
 from weft_neural.local_federation import NeuralFederation

@@ -6,7 +6,7 @@ import pytest
 
 from weft.config.site_policy_file import read_policy
 from weft.errors import ConfigError, WeftError
-from weft.network.site_member import examine_offered, offered_tiles
+from weft.network.site_data_keys_and_consent import examine_offered, offered_tiles
 from weft.privacy.agreement import SitePolicy
 
 TABLE = pd.DataFrame(

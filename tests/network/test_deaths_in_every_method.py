@@ -34,10 +34,10 @@ from covering import cover
 from weft.crypto.keys import ephemeral_keys
 from weft.data.tile import Tile
 from weft.errors import WeftError
+from weft.federation.descriptive_statistics_coordinator import described_as
 from weft.federation.local_federation import Federation
 from weft.federation.model import Model
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.federation.study_description_coordinator import described_as
 from weft.guards.terms import OPEN
 from weft.network.prediction_job import read_scores, sign_prediction
 from weft.network.record_and_replay_absences import Presence, ReplayedPresence
@@ -45,7 +45,7 @@ from weft.network.run_results import PRESENCE
 from weft.network.submitted_task import CheckTask, DescribeTask, PredictTask
 from weft.privacy.agreement import Consent, Limits
 from weft.solvers.run_settings import Settings
-from weft_examples.repeated_run import Drawn, repeat_run
+from weft_examples.replay_deployed_run_in_process import Drawn, repeat_run
 
 KEYS = ephemeral_keys(PARTIES)
 #: Whose model is compared, and who asks for predictions.

@@ -16,7 +16,7 @@ from weft.data.columns.column_rules import ColumnRule, encode_rules
 from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation
 from weft.federation.model import load_model
-from weft.network.site_member import load_member
+from weft.network.site_data_keys_and_consent import load_member
 from weft.network.task_from_config import task_of
 from weft.privacy.ledger.run_booking import Ledger
 

@@ -15,8 +15,8 @@ from member_sites import AGREES, MemberSites
 from weft.crypto.keys import ephemeral_keys
 from weft.data import Tile
 from weft.errors import WeftError
+from weft.federation.descriptive_statistics_coordinator import described_as
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.federation.study_description_coordinator import described_as
 from weft.guards.terms import OPEN
 from weft.network.describe_job import make_correlation_run, read_description
 from weft.network.submitted_task import DescribeTask

@@ -12,10 +12,10 @@ import pytest
 from toys import MemoryTransport, Place, ToyRequest, toy
 
 from weft.errors import ConfigError, DataError
-from weft.network.engine import process_event_log
+from weft.network.engine import event_log_files
 from weft.network.engine.client_party import PartyComponent
+from weft.network.engine.event_log_files import LogFollower, event_log_file, start_event_log
 from weft.network.engine.leave_out_harmless_log_lines import leave_out_expected_errors
-from weft.network.engine.process_event_log import LogFollower, event_log_file, start_event_log
 from weft.network.engine.run_scheduler import RunScheduler
 from weft.network.event_lines import OWN
 from weft.network.network_channel import NetworkChannel
@@ -110,9 +110,9 @@ def size_of(path):
 
 
 def test_a_full_log_is_moved_and_no_line_is_lost_on_the_terminal(kit, monkeypatch):
-    monkeypatch.setattr(process_event_log, "MOST_BYTES", 300)
-    monkeypatch.setattr(process_event_log, "KEPT", 2)
-    monkeypatch.setattr(process_event_log, "_LOOK", 0.001)
+    monkeypatch.setattr(event_log_files, "MOST_BYTES", 300)
+    monkeypatch.setattr(event_log_files, "KEPT", 2)
+    monkeypatch.setattr(event_log_files, "_LOOK", 0.001)
     start_event_log(kit)
     path, stream = event_log_file(kit), kit.home / "engine.log"
     heard, terminal = os.pipe()

@@ -17,7 +17,7 @@ from weft.network.envelope_bytes import Hello, decode_reply, encode
 from weft.network.party_interface import OpenedParty
 from weft.network.prediction_job import sign_prediction
 from weft.network.site_answers_envelopes import Site
-from weft.network.site_member import SiteMember
+from weft.network.site_data_keys_and_consent import SiteMember
 from weft.network.submitted_task import LinearTask, PredictTask
 from weft.privacy.agreement import Limits, SitePolicy
 from weft.privacy.ledger.run_booking import Ledger

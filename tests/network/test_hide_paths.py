@@ -12,8 +12,8 @@ from toys import MemoryTransport, Place, Toy, toy
 
 from covering import examples
 from weft.errors import ConfigError
-from weft.network.coordinator_journal_records import ask
 from weft.network.envelope_bytes import Failed, Hello, decode_reply, encode
+from weft.network.exchange_outcomes_and_journal_records import ask
 from weft.network.hide_paths import HIDDEN, without_paths
 from weft.network.network_channel import NetworkChannel
 from weft.network.run_progress import Progress

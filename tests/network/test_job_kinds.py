@@ -28,7 +28,7 @@ from weft.network.network_channel import Timeouts
 from weft.network.run_progress import Progress, Report
 from weft.network.run_results import RESULTS
 from weft.network.run_status_line import report_text
-from weft.network.site_member import SiteMember
+from weft.network.site_data_keys_and_consent import SiteMember
 from weft.network.submitted_task import Task
 from weft.network.task_from_config import task_of
 from weft.network.write_submitter_results import write_out

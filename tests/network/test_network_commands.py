@@ -35,13 +35,13 @@ from weft.network.run_progress import Report
 from weft.network.run_queue import QueueLimits, Submission
 from weft.network.run_status_line import report_text
 from weft.network.serve_settings import read_serve_settings, write_serve_settings
+from weft.network.site_data_keys_and_consent import load_member
 from weft.network.site_join_settings import (
     JoinSettings,
     exclusive_use,
     read_settings,
     write_settings,
 )
-from weft.network.site_member import load_member
 from weft.network.site_run_index import RunIndex
 from weft.network.submitted_task import LinearTask
 from weft.privacy.ledger.run_booking import Ledger

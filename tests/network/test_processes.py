@@ -49,7 +49,7 @@ from weft.network.kits.nvflare_settings_of_kit import COORDINATOR
 from weft.network.record_and_replay_absences import Presence
 from weft.protocol import unpack
 from weft_examples.local_federation_processes import SUBMITTER
-from weft_examples.observed_connections import look
+from weft_examples.open_ports_and_connections import look
 from weft_neural.trained_model import NeuralModel
 
 #: In the middle of training: before it come about forty exchanges, after it more than a hundred.

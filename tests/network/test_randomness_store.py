@@ -12,8 +12,8 @@ from unittest.mock import patch
 import pytest
 from replayed import Troupe, cut_for, federation_for, replay, settings_for
 
-from weft.crypto.randomness_to_replay import Forgotten, RandomnessLog
-from weft.network.randomness_store import RandomnessStore
+from weft.crypto.randomness_kept_for_restart import Forgotten, RandomnessLog
+from weft.network.journal_of_random_draws import RandomnessStore
 from weft.storage.atomic_files import StorageError
 from weft.storage.journal import Journal
 

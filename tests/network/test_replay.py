@@ -28,7 +28,7 @@ from covering import some_of
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.pads.pads_all_parties_know import OpeningPads
 from weft.crypto.primitives.oprf import OprfKey
-from weft.crypto.randomness_to_replay import Forgotten, RandomnessLog
+from weft.crypto.randomness_kept_for_restart import Forgotten, RandomnessLog
 from weft.errors import ConfigError
 from weft.federation.local_federation import Preprocessing
 from weft.guards.sum_noise_size import SumNoise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from cryptography import x509
 
-from weft.network.certificate_identity import Credential
+from weft.network.certificate_signatures import Credential
 from weft.network.kits.certificates import Authority, new_key
 from weft.network.secure_session import _MOST_SESSIONS, SecureSite, SecureTransport
 from weft.protocol import Failure
@@ -188,7 +188,7 @@ def test_an_expired_certificate_is_not_believed(federation, wire, monkeypatch):
         def now(_):
             return moment.replace(year=moment.year + 1)
 
-    monkeypatch.setattr("weft.network.certificate_identity.datetime", Later)
+    monkeypatch.setattr("weft.network.certificate_signatures.datetime", Later)
     reply = SecureTransport(wire, federation["coordinator"]).send({"north": b"x"}, 5.0)["north"]
     assert isinstance(reply, Failure)
     assert isinstance(federation["north"].certificate, x509.Certificate)

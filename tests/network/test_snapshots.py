@@ -40,7 +40,7 @@ from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
 from weft.guards.sum_noise_size import SumNoise
 from weft.network.coordinator_snapshots import CoordinatorSnapshots
 from weft.network.envelope_bytes import Failed, Work, Worked, decode_envelope, decode_reply
-from weft.network.randomness_store import RandomnessStore
+from weft.network.journal_of_random_draws import RandomnessStore
 from weft.network.record_and_replay_absences import ReplayedPresence
 from weft.network.site_snapshots import SNAPSHOT
 from weft.network.submitted_task import LinearTask

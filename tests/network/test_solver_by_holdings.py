@@ -27,7 +27,7 @@ from weft.network.study_check_job import read_check
 from weft.network.submitted_task import CheckTask, LinearTask
 from weft.report.history_table import history_frame
 from weft.solvers.run_settings import Settings
-from weft.solvers.subspace import loss_and_moment_fineness_limit
+from weft.solvers.subspace import loss_points_and_directions_limit
 from weft_examples.local_federation_processes import FederationProcesses
 
 PARTIES = ("north", "south", "west")
@@ -135,7 +135,7 @@ def test_what_sites_allow_counts_before_the_solver_is_settled(tmp_path):
 
 def test_a_coordinator_that_settles_on_what_a_site_does_not_allow_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "weft.federation.announced_terms_and_classes.coordinator.in_all_lists",
+        "weft.federation.participation_terms_and_classes.coordinator.in_all_lists",
         lambda lists: list(lists) and None,
     )
     listed = msgspec.structs.replace(AGREES, solvers=("cutting-planes", "lbfgs"))
@@ -145,7 +145,7 @@ def test_a_coordinator_that_settles_on_what_a_site_does_not_allow_is_refused(tmp
 
 def test_which_solver_it_will_be_does_not_tell_the_size_of_a_small_group(tmp_path, monkeypatch):
     """South's samples would be enough with those that it shares with west, and are not without."""
-    monkeypatch.setattr(loss_and_moment_fineness_limit, "LEAST_DIRECTIONS", 2)
+    monkeypatch.setattr(loss_points_and_directions_limit, "LEAST_DIRECTIONS", 2)
     terms = msgspec.structs.replace(OPEN, min_batch=10)
     told = []
     for small in (3, 4):

@@ -22,7 +22,7 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.study_check_messages import CHECK_FILES
 from weft.guards.terms import OPEN, Terms
 from weft.network.envelope_bytes import Work
-from weft.network.site_member import load_member
+from weft.network.site_data_keys_and_consent import load_member
 from weft.network.study_check_job import read_check
 from weft.network.submitted_task import CheckTask
 from weft.privacy.agreement import Limits, SitePolicy

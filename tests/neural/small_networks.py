@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.network.coordinator_journal_records import reply_of
+from weft.network.exchange_outcomes_and_journal_records import reply_of
 from weft.protocol import Channel, fields_of, pack
 from weft.protocol.channel import Failure, Replies
 from weft_neural.local_federation import NeuralFederation

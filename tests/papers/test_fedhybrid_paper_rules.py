@@ -9,8 +9,8 @@ import pytest
 
 from weft.losses import get_loss
 from weft_papers.fedhybrid.constant_step_grid import Grid, Rows
-from weft_papers.fedhybrid.paper_rules_page import page
 from weft_papers.fedhybrid.paper_search import best_fedavg, best_fedhybrid, candidates
+from weft_papers.fedhybrid.replication_results_page import page
 from weft_papers.fedhybrid.run_by_paper_rules import KEY, read_runs
 from weft_papers.fedhybrid.runs_tracked_to_optimum import Workbench
 from weft_papers.fedhybrid.setups import tiny_setup

@@ -10,8 +10,8 @@ from weft_evaluation.weights_during_run import Follower
 from weft_papers.hyfdca import optima_of_other_readings, run_case
 from weft_papers.hyfdca import setting_data as context
 from weft_papers.hyfdca.cases import Case, Target
+from weft_papers.hyfdca.fedavg_and_hyfem_without_messages import ReplayedAveraging
 from weft_papers.hyfdca.paper import BASELINES, Options, Setting
-from weft_papers.hyfdca.replayed_averaging import ReplayedAveraging
 from weft_papers.hyfdca.replayed_hyfdca import ReplayedHyfdca
 from weft_papers.hyfdca.run_case import run
 

@@ -20,7 +20,7 @@ from covering import examples
 from weft.data.named_data_set_files import DataFolder
 from weft.errors import DataError
 from weft_neural import named_scenes as library_scenes
-from weft_papers.data.originals import mnist_images
+from weft_papers.data.original_file_readers import mnist_images
 from weft_papers.hyfem.scenes import SCENES, Scene, Share, load_scene
 from weft_papers.hyfem.scenes import blocks_and_classes_per_party as dealing
 from weft_papers.hyfem.scenes.cifar10_files import read_cifar10

@@ -17,9 +17,9 @@ from weft_neural.party_samples import Holdings  # noqa: E402
 from weft_neural.sample_sources import BlockSource  # noqa: E402
 from weft_neural.server_model_accuracy import ServerJudge  # noqa: E402
 from weft_neural.settings import Block, NeuralSettings  # noqa: E402
-from weft_papers.hyfem.batched_networks.convolution_operations import Shape  # noqa: E402
-from weft_papers.hyfem.batched_networks.image_blocks import ImageBlocks  # noqa: E402
+from weft_papers.hyfem.batched_networks.image_blocks_on_device import ImageBlocks  # noqa: E402
 from weft_papers.hyfem.batched_networks.matching import Matcher  # noqa: E402
+from weft_papers.hyfem.batched_networks.network_operations_interface import Shape  # noqa: E402
 from weft_papers.hyfem.batched_networks.normalising import (  # noqa: E402
     batch_back,
     group_back,

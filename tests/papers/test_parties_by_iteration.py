@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from weft.solvers.participation import Cyclic, RandomFraction
-from weft_papers.hyfdca.parties_by_iteration import drawn_at_once
+from weft_papers.hyfdca.participation_draws_in_bulk import drawn_at_once
 
 
 @given(

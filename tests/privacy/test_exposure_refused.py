@@ -17,7 +17,7 @@ from weft.guards.terms import OPEN, Terms
 from weft.network.envelope_bytes import End, Hello, decode_reply, encode
 from weft.network.party_interface import OpenedParty
 from weft.network.site_answers_envelopes import Site
-from weft.network.site_member import SiteMember
+from weft.network.site_data_keys_and_consent import SiteMember
 from weft.network.submitted_task import LinearTask
 from weft.privacy.agreement import Card, Consent, SitePolicy
 from weft.privacy.agreement.cards_and_roster_drafts import draft_roster

@@ -34,9 +34,9 @@ from weft.errors import WeftError
 from weft.protocol import LocalChannel
 from weft.solvers.hyfdca import coordinator_iteration_and_totals as run_module
 from weft.solvers.solver_interfaces_and_results import Checkpointing
+from weft.sums import coordinator_latest_values_and_proposals as boards_module
 from weft.sums import coordinator_pad_bookkeeping as pads_module
 from weft.sums import coordinator_totals as totals_module
-from weft.sums import latest_value_per_slot as boards_module
 from weft.sums import shared_slot_layout as slots_module
 
 WINDOW = 8

@@ -13,9 +13,9 @@ from hostile_names import FEATURE, HOSTILE, federation
 from weft import Federation, Preprocessing, Settings
 from weft.cli import main
 from weft.report.history_table import certificates
-from weft.report.holdings_groups import feature_sets
 from weft.report.page import write_page
 from weft.report.results_folder import write_results
+from weft.report.sizes_and_holders_of_groups import feature_sets
 
 pytestmark = pytest.mark.skipif(
     MISSING, reason="chromium and chromedriver are not installed (Debian: chromium-driver)"

@@ -11,9 +11,8 @@ import pytest
 from hostile_names import federation
 
 from weft import Federation, Preprocessing, Settings
-from weft.report import holdings_groups as cohorts
+from weft.report import sizes_and_holders_of_groups as cohorts
 from weft.report.history_table import history_frame
-from weft.report.holdings_groups import cohorts_of
 from weft.report.page import html_file as writing
 from weft.report.page.accuracy import accuracy_section
 from weft.report.page.gap_and_loss_curves import curves_of
@@ -22,6 +21,7 @@ from weft.report.page.privacy import privacy_section
 from weft.report.page.read_results_folder import Source, read_folder
 from weft.report.page.rerun_instructions import rerun_section
 from weft.report.results_folder import write_results
+from weft.report.sizes_and_holders_of_groups import cohorts_of
 from weft.report.summary import certificate_sentence, shortfall, summarise, to_markdown
 from weft_evaluation.comparison_results import Comparison
 

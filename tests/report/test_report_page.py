@@ -21,7 +21,6 @@ from weft import Federation, Preprocessing, Settings, Tile
 from weft.all_messages import declared_phases
 from weft.guards.terms import PILOT, Terms
 from weft.report.history_table import certificates, history_frame
-from weft.report.holdings_groups import cohorts_of, feature_sets, read_numbers, spelled
 from weft.report.page.gap_and_loss_curves import curves_of, thinned
 from weft.report.page.holdings_section import MOST_DRAWN, feature_groups, tiles_of
 from weft.report.page.html_file import page_of
@@ -31,6 +30,7 @@ from weft.report.page.phase_names import name_of
 from weft.report.page.read_results_folder import Source, read_folder
 from weft.report.results_folder import write_files, write_results
 from weft.report.score_interval import wilson_interval
+from weft.report.sizes_and_holders_of_groups import cohorts_of, feature_sets, read_numbers, spelled
 from weft.report.summary import exposure_reached
 
 

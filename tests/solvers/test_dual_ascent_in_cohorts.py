@@ -16,7 +16,7 @@ from weft.data import SPLITS, Tile, load
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
-from weft.guards.min_batch import SeenBatches
+from weft.guards.min_batch_between_sums import SeenBatches
 from weft.losses import get_loss
 from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
@@ -24,11 +24,10 @@ from weft.solvers.subspace.coordinator_coefficients_and_products import thinned
 from weft.solvers.subspace.cutting_planes_solver import (
     EAGER,
     CuttingPlanes,
-    basis_of_newest,
-    most_in_basis,
 )
 from weft.solvers.subspace.dual_ascent_in_cohorts import MOST_IN_BASIS, ascended
 from weft.solvers.subspace.messages import Ascent, SearchRequest
+from weft.solvers.subspace.orthonormal_vector_basis import basis_of_newest, most_in_basis
 from weft.solvers.subspace.party_searches_duals_and_losses import SampleSide
 
 LOSSES = ("hinge", "absolute", "epsilon_insensitive", "logistic", "squared")

@@ -15,11 +15,11 @@ from weft.federation.preprocessing_settings import ONE_TABLE
 from weft.guards import Terms
 from weft.losses import get_loss
 from weft.solvers.run_settings import Settings
-from weft.solvers.subspace.loss_and_moment_fineness_limit import weighing
+from weft.solvers.subspace.cap_sample_share_of_moments import spread_weights
+from weft.solvers.subspace.loss_points_and_directions_limit import weighing
 from weft.solvers.subspace.messages import SearchRequest
 from weft.solvers.subspace.party_searches_duals_and_losses import SampleSide
 from weft.solvers.subspace.span_newton_solver import SpanNewton
-from weft.solvers.subspace.spread_curvature_over_samples import spread_weights
 
 HOW = Preprocessing(intercept=True)
 LAM = 1e-4

@@ -16,7 +16,7 @@ from weft.guards import Terms
 from weft.privacy.ledger.expected_exposure import forecast
 from weft.solvers.held_out_evaluation_settings import EvaluationSettings
 from weft.solvers.run_settings import Settings
-from weft.solvers.subspace.loss_and_moment_fineness_limit import (
+from weft.solvers.subspace.loss_points_and_directions_limit import (
     MOST_DIRECTIONS,
     most_directions,
     weighing,
@@ -171,7 +171,7 @@ def test_moments_are_no_more_than_samples_allow(samples, least, vectors):
 def test_a_party_refuses_moments_of_more_vectors(table, monkeypatch):
     """A coordinator that reckons with min_batch = 1 is refused by parties that do not."""
     monkeypatch.setattr(
-        "weft.solvers.subspace.coordinator_requests_and_totals.most_directions",
+        "weft.solvers.subspace.coordinator_state_between_round_trips.most_directions",
         lambda samples, least: 64,
     )
     limit = "weft.solvers.subspace.party_span_newton_answers.most_directions"

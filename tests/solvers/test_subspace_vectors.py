@@ -15,10 +15,10 @@ from scipy.optimize import minimize
 from covering import examples
 from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
-from weft.solvers.subspace.combine_party_vectors import Vectors, add_scaled, inner
 from weft.solvers.subspace.coordinator_coefficients_and_products import Subspace
 from weft.solvers.subspace.cutting_planes_solver import EAGER, ONE_CUT, CuttingPlanes, Places
 from weft.solvers.subspace.lower_bound import Bounding
+from weft.solvers.subspace.vectors_kept_by_party import Vectors, add_scaled, inner
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

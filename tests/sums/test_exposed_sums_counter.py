@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.sums.sums_shown_to_party import News
+from weft.sums.count_sums_shown_to_party import News
 
 #: Rows of a short block, and of a long one.
 SIZES = (12, 20_001)

@@ -101,7 +101,7 @@ def _described_here(
     from weft.config.read_config import read_config
     from weft.data.findings_with_config_fixes import FoundProblems
     from weft.federation.local_column_correlations import correlate_tiles
-    from weft.federation.local_study_description import describe_tiles
+    from weft.federation.local_descriptive_statistics import describe_tiles
 
     plan = read_config(config)
     try:
@@ -182,7 +182,12 @@ def show_description(told: dict[str, Any]) -> None:
 
     from weft.cli.terminal_output import say
     from weft.privacy.ledger.expected_exposure_text import item
-    from weft.report.description_text import level_rows, number_rows, outcome_rows, remarks
+    from weft.report.descriptive_statistics_text import (
+        level_rows,
+        number_rows,
+        outcome_rows,
+        remarks,
+    )
 
     say(
         f"{told['name']}: {len(told['parties'])} parties, {told['samples']:,} samples, "

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from weft.config.config_of_any_job_kind import FederationConfig
+    from weft.config.base_config_of_all_jobs import FederationConfig
     from weft.network.kits.kit_folder import Kit
     from weft.network.run_progress import Report
     from weft.network.submitted_task import Task

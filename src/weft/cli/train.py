@@ -111,11 +111,11 @@ def train(
     from weft.config.read_config import read_config
     from weft.privacy.ledger.expected_exposure_text import exposure_remarks
     from weft.protocol.recording_file import Head
-    from weft.report.holdings_groups import feature_sets
     from weft.report.majority_class import labels_by_id, majority_share
     from weft.report.progress_and_ending_text import ending_text
     from weft.report.recording_placement import place, recording
     from weft.report.results_folder import write_results
+    from weft.report.sizes_and_holders_of_groups import feature_sets
     from weft.solvers.solver_interfaces_and_results import Checkpointing
     from weft.storage.atomic_folder import building
 

@@ -10,9 +10,7 @@ from typing import Any, ClassVar, Protocol, get_args, runtime_checkable
 
 import msgspec
 
-from weft.config.check_data_fits_deployment import check_deployed, check_sources
-from weft.config.compare_overrides import check_told
-from weft.config.config_of_any_job_kind import (
+from weft.config.base_config_of_all_jobs import (
     FederationConfig,
     participation_in,
     read_content,
@@ -20,6 +18,8 @@ from weft.config.config_of_any_job_kind import (
     terms_of,
     tiles_of,
 )
+from weft.config.check_data_sources import check_deployed, check_sources
+from weft.config.compare_overrides import check_told
 from weft.config.schema import DataSection, LinearFile
 from weft.config.spelling_and_unit_mismatches import find_mismatches
 from weft.config.strict_reading import checked, naming

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.config.schema import PartySection
-from weft.data.column_median_and_spread import column_sizes
+from weft.data.column_sizes_for_unit_check import column_sizes
 from weft.data.findings_with_config_fixes import Finding
 from weft.data.read_tiles import Examined
 from weft.data.tile import Tile

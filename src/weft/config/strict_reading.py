@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin
 import msgspec
 
 from weft.errors import ConfigError, WeftError
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 T = TypeVar("T")
 #: The way to a value: keys of tables and positions in lists.

@@ -22,7 +22,7 @@ from weft.config.strict_reading import checked, closest
 from weft.data.read_tiles import read_tile
 from weft.data.splits import SPLITS, Split
 from weft.data.tile import Labels, Table, Task, Tile
-from weft.data.write_tiles import write_tile
+from weft.data.write_tile_file import write_tile
 from weft.errors import ConfigError, DataError
 from weft.guards import Terms
 from weft.matching.build_holdings import Holding, build_holdings

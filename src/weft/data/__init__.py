@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from weft.data.reading_options import ReadingOptions
     from weft.data.splits import SPLITS, Split
     from weft.data.tile import Table, Tile
-    from weft.data.write_tiles import write_tile
+    from weft.data.write_tile_file import write_tile
 
 __all__ = [
     "SPLITS",
@@ -48,6 +48,6 @@ __getattr__ = found_on_first_use(
         "pool": "weft.data.pooled_table",
         "read_tile": "weft.data.read_tiles",
         "settle_missing": "weft.data.blank_cells",
-        "write_tile": "weft.data.write_tiles",
+        "write_tile": "weft.data.write_tile_file",
     },
 )

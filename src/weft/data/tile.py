@@ -14,14 +14,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from weft.data.single_precision import in_single
+from weft.data.float32_conversion import in_single
 from weft.errors import DataError
 
 # Loaded with the first cells: whoever only names a tile waits for no data frames.
 if TYPE_CHECKING:
     import pandas as pd
 
-    from weft.data.columns.declared_column_cells import DeclaredColumns
+    from weft.data.columns.cells_before_encoding import DeclaredColumns
 
 Names: TypeAlias = NDArray[np.object_]
 Labels: TypeAlias = NDArray[Any]
@@ -153,7 +153,7 @@ class Tile(_Cells):
         Raises
         ------
         DataError
-            It would lose too much of a column (:func:`weft.data.single_precision.in_single`).
+            It would lose too much of a column (:func:`weft.data.float32_conversion.in_single`).
         """
         if not isinstance(self.block, np.ndarray):
             return self

@@ -13,14 +13,14 @@ import msgspec
 
 from weft.crypto import Adder
 from weft.errors import ConfigError
-from weft.federation.announced_terms_and_classes.coordinator import Announced, announce
-from weft.federation.leave_out_rare_samples_and_columns import leave_out_rare, remarks
+from weft.federation.leave_out_rare_classes_and_columns import leave_out_rare, remarks
 from weft.federation.messages import (
     COUNT_CLASSES,
     START,
     CountRequest,
     StartRequest,
 )
+from weft.federation.participation_terms_and_classes.coordinator import Announced, announce
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.release.coordinator import Outcome, release
 from weft.federation.solver_by_holdings import settle, settle_by_holdings

@@ -9,7 +9,6 @@ from secrets import token_bytes
 
 from weft.crypto import Adder
 from weft.errors import ConfigError
-from weft.federation.announced_terms_and_classes.coordinator import announce
 from weft.federation.messages import (
     JOINT_PARTIAL,
     JOINT_SCORES,
@@ -17,6 +16,7 @@ from weft.federation.messages import (
     PartialScoresRequest,
     ScoresRequest,
 )
+from weft.federation.participation_terms_and_classes.coordinator import announce
 from weft.guards.terms import Matching
 from weft.matching.coordinator import meet
 from weft.matching.overlap_rule import Overlap

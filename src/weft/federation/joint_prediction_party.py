@@ -14,10 +14,9 @@ from weft.array_types import Flags, Floats, Ints, Slots
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.crypto.party_run_membership import Keys
 from weft.crypto.party_seeds_and_shared_key import Keyring
-from weft.crypto.randomness_to_replay import Memory, RandomnessLog
+from weft.crypto.randomness_kept_for_restart import Memory, RandomnessLog
 from weft.data.tile import Tile
 from weft.errors import DataError, ProtocolError
-from weft.federation.announced_terms_and_classes.party import AnnouncingParty
 from weft.federation.messages import (
     JOINT_PARTIAL,
     JOINT_SCORES,
@@ -28,6 +27,7 @@ from weft.federation.messages import (
     ScoresRequest,
 )
 from weft.federation.model import Model
+from weft.federation.participation_terms_and_classes.party import AnnouncingParty
 from weft.federation.prediction_table import Predictions
 from weft.federation.resume_fingerprint import insist_on_origin
 from weft.federation.scores_encrypted_to_asker import seal_scores
@@ -44,8 +44,8 @@ from weft.protocol.shared_fields import PUBLIC
 from weft.sums.maxima_from_digit_sums import LargestParty
 from weft.sums.party_contribution import Wire
 from weft.sums.party_table_products import Block
+from weft.sums.party_table_with_overlap_weights import build_table
 from weft.sums.scaling_and_certificate_messages import DigitReply, DigitRequest
-from weft.sums.table_with_overlap_weights import build_table
 
 #: What others are told of a table that has nothing to do with the model.
 NO_COLUMN = "has a table of new samples in which no column is a feature of the model"

@@ -27,8 +27,8 @@ from weft.federation.model import Model
 from weft.federation.party import Party
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.release.coordinator import Outcome
+from weft.federation.release.reader_join_second_moments import SecondMoments
 from weft.federation.release.reader_opens_release import Released, open_release
-from weft.federation.release.reader_second_moments import SecondMoments
 from weft.guards import OPEN, Terms
 from weft.matching.holding_map import HoldingMap
 from weft.matching.id_and_name_forms import normal_features
@@ -42,7 +42,7 @@ from weft.solvers.solver_interfaces_and_results import Checkpointing, Record
 from weft.sums.gap_certificate import Certificate
 
 if TYPE_CHECKING:
-    from weft.federation.release.fit_standard_errors import Inference
+    from weft.federation.release.reader_standard_errors import Inference
 
 _T = TypeVar("_T")
 

@@ -13,15 +13,13 @@ import msgspec
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.crypto.party_run_membership import Keys
 from weft.crypto.party_seeds_and_shared_key import Keyring
-from weft.crypto.randomness_to_replay import Memory, RandomnessLog
+from weft.crypto.randomness_kept_for_restart import Memory, RandomnessLog
 from weft.data.columns.table_transformation import FileReading, Transformation
 from weft.data.site_intercept_column import site_tile
 from weft.data.tile import MissingPolicy, Tile
 from weft.data.weight_and_offset_columns import label_companions, taken_off
 from weft.errors import ConfigError, DataError, ProtocolError
-from weft.federation.announced_terms_and_classes.party import AnnouncingParty
-from weft.federation.declared_columns.party import ColumnsParty, Settled
-from weft.federation.insisted_terms import InsistedTerms
+from weft.federation.column_level_agreement.party import ColumnsParty, Settled
 from weft.federation.messages import (
     RELEASE,
     START,
@@ -32,6 +30,7 @@ from weft.federation.messages import (
     StartRequest,
 )
 from weft.federation.model import Model
+from weft.federation.participation_terms_and_classes.party import AnnouncingParty
 from weft.federation.party_accepts_holdings import PartyHoldings
 from weft.federation.party_checkpoints import PartyCheckpoints
 from weft.federation.party_ledger import PartyLedger
@@ -40,8 +39,9 @@ from weft.federation.party_training import PartyTraining
 from weft.federation.preprocessing_settings import SampleColumns
 from weft.federation.release.correlation_table import CorrelationTable
 from weft.federation.release.party import ReleaseParty
-from weft.federation.release.reader_second_moments import SecondMoments
+from weft.federation.release.reader_join_second_moments import SecondMoments
 from weft.federation.resume_fingerprint import insist_on_origin
+from weft.federation.terms_enforced_by_phase import InsistedTerms
 from weft.federation.training_data import TrainingData
 from weft.federation.unit_mismatches_party import UnitsParty
 from weft.federation.weight_and_offset_letters.party import WeightsAndOffsets
@@ -57,12 +57,12 @@ from weft.protocol.metering import EncryptionCost
 from weft.protocol.signed_hash_of_party_exchanges import Transcript
 from weft.solvers.solver_interfaces_and_results import PartyHalf
 from weft.solvers.subspace.messages import EVALUATE
+from weft.sums.count_sums_shown_to_party import SumCounter
 from weft.sums.party_contribution import mend
 from weft.sums.scaling_and_certificate_messages import MEND
-from weft.sums.sums_shown_to_party import SumCounter
 
 if TYPE_CHECKING:
-    from weft.federation.release.fit_standard_errors import Inference
+    from weft.federation.release.reader_standard_errors import Inference
     from weft.inference.coefficient_summary import Summary
 
 

@@ -7,11 +7,11 @@ import numpy as np
 from weft.crypto.ciphers.party_cipher import Cipher
 from weft.crypto.party_seeds_and_shared_key import Keyring
 from weft.errors import DataError, ProtocolError
-from weft.federation.announced_terms_and_classes.party import AnnouncingParty
-from weft.federation.insisted_terms import InsistedTerms
-from weft.federation.leave_out_rare_samples_and_columns import RareParty
+from weft.federation.leave_out_rare_classes_and_columns import RareParty
 from weft.federation.messages import LEAVE_OUT, RARE, LeaveReply, LeaveRequest
+from weft.federation.participation_terms_and_classes.party import AnnouncingParty
 from weft.federation.party_ledger import PartyLedger
+from weft.federation.terms_enforced_by_phase import InsistedTerms
 from weft.federation.training_data import TrainingData
 from weft.federation.unit_mismatches_party import UnitsParty
 from weft.federation.weight_and_offset_letters.party import WeightsAndOffsets
@@ -21,7 +21,7 @@ from weft.matching.party_view import PartyView
 from weft.privacy.agreement.party_consent_checks import Consent
 from weft.privacy.ledger.sum_booking import count_sums
 from weft.protocol import Answer, answer, answers
-from weft.sums.sums_shown_to_party import SumCounter
+from weft.sums.count_sums_shown_to_party import SumCounter
 
 
 class PartyHoldings:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
-from weft.crypto.randomness_to_replay import RandomnessLog
+from weft.crypto.randomness_kept_for_restart import RandomnessLog
 from weft.data.columns.column_agreement import rules_of
 from weft.data.columns.column_rules import PLAIN
 from weft.data.columns.table_transformation import Transformation
@@ -26,7 +26,7 @@ from weft.privacy.ledger.earlier_sealed_models_and_moments import NumberKind
 from weft.privacy.ledger.ledger_contents import Kind
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.sealed.coalition_knowledge import Told
-from weft.sums.sums_shown_to_party import SumCounter
+from weft.sums.count_sums_shown_to_party import SumCounter
 
 #: Stands among rules of columns for how the cells of all are kept.
 _STORAGE = "(storage)"

@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
 from weft.crypto.party_seeds_and_shared_key import Keyring
-from weft.crypto.randomness_to_replay import RandomnessLog
+from weft.crypto.randomness_kept_for_restart import RandomnessLog
 from weft.data.tile import Tile
 from weft.errors import ProtocolError
 from weft.federation.evaluation_groups_by_column import evaluation_groups
-from weft.federation.insisted_terms import InsistedTerms
 from weft.federation.messages import ModelSlice, ReleaseRequest, StartRequest
 from weft.federation.model import Model
 from weft.federation.party_accepts_holdings import PartyHoldings
 from weft.federation.party_checkpoints import PartyCheckpoints
 from weft.federation.party_ledger import PartyLedger
 from weft.federation.release.noised_weights import NoiseSize, NoisyRelease
+from weft.federation.terms_enforced_by_phase import InsistedTerms
 from weft.federation.training_data import TrainingData
 from weft.federation.weight_and_offset_letters.party import WeightsAndOffsets
 from weft.guards.model_noise_size import row_bound

@@ -16,7 +16,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from weft import __version__
 from weft.crypto.party_run_membership import Keys
-from weft.crypto.randomness_to_replay import RandomnessLog
+from weft.crypto.randomness_kept_for_restart import RandomnessLog
 from weft.data.tile import Tile
 from weft.data.tile_digest import add_tile
 from weft.federation.model import Model

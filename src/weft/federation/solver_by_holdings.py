@@ -18,7 +18,7 @@ from weft.matching.holding_map import HoldingMap
 from weft.privacy.ledger.expected_exposure import forecast, sums_too_many
 from weft.solvers.algorithm_choice import algorithm_of, in_sums, resolve
 from weft.solvers.run_settings import AUTO, Settings
-from weft.solvers.subspace.loss_and_moment_fineness_limit import tells_moments
+from weft.solvers.subspace.loss_points_and_directions_limit import tells_moments
 from weft.solvers.subspace.settings import SPAN_NEWTON
 
 _FEWER = (

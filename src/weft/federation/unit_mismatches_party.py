@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 from weft.array_types import Ints
 from weft.crypto.party_seeds_and_shared_key import Keyring
-from weft.crypto.primitives.keyed_hashes import Strings
+from weft.crypto.primitives.batched_keyed_hashes import Strings
 from weft.crypto.secret_bytes import Secret
-from weft.data.column_median_and_spread import FEWEST, ColumnSize, column_sizes
+from weft.data.column_sizes_for_unit_check import FEWEST, ColumnSize, column_sizes
 from weft.data.tile import Tile
 from weft.errors import DataError, ProtocolError
+from weft.matching.guard_facts_from_confirmed_lists import by_slot
 from weft.matching.id_and_name_forms import normal_features
 from weft.matching.messages import UNITS, UnitsRequest
-from weft.matching.party_guard_facts import by_slot
 from weft.matching.party_view import PartyView
 from weft.matching.tokens import tokens_of
 from weft.matching.unit_mismatches import GRIDS, POWERS, STEPS, UnitTokens, places

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.array_types import Flags, Floats, Ints
-from weft.guards.number_and_count_pairs import number_pairs
+from weft.guards.distinct_pairs_with_counts import number_pairs
 
 
 def in_rare_class(group: Ints, target: Floats, least: int) -> Flags:

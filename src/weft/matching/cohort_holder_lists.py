@@ -2,7 +2,7 @@
 
 The coordinator writes the sheets. Each holder finds its own line right or refuses, works out from
 the sheets what its guards rely on, and confirms them to the others
-(:mod:`weft.matching.party_guard_facts`).
+(:mod:`weft.matching.guard_facts_from_confirmed_lists`).
 """
 
 from __future__ import annotations

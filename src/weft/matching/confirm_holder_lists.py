@@ -19,7 +19,7 @@ import numpy as np
 from weft.array_types import Ints
 from weft.crypto.secret_bytes import Secret
 from weft.matching.cohort_holder_lists import TAG
-from weft.matching.party_guard_facts import LyingView
+from weft.matching.guard_facts_from_confirmed_lists import LyingView
 from weft.matching.party_view import PartyView
 
 

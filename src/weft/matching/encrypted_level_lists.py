@@ -16,7 +16,7 @@ import msgspec
 from weft.crypto.authenticated_party_letters import LetterError, lock, unlock
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 #: Random bytes under every list.
 NONCE = 24

@@ -33,7 +33,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from weft.array_types import Ints
-from weft.crypto.primitives.keyed_hashes import Strings, keyed_hashes
+from weft.crypto.primitives.batched_keyed_hashes import Strings, keyed_hashes
 from weft.errors import DataError
 
 Names = NDArray[np.object_]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.matching.id_and_name_forms import MOST_BARE
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 if TYPE_CHECKING:
     from weft.crypto.party_key_pairs import PublicIdentity

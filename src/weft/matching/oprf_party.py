@@ -27,7 +27,7 @@ from weft.crypto.party_key_pairs import PublicIdentity
 from weft.crypto.party_run_membership import Keys
 from weft.crypto.primitives.oprf import OprfKey, blind, finalize, matching_key, unblind, verify
 from weft.crypto.primitives.ristretto import GroupError, count_of, scalars_of
-from weft.crypto.randomness_to_replay import Forgotten, RandomnessLog
+from weft.crypto.randomness_kept_for_restart import Forgotten, RandomnessLog
 from weft.errors import ProtocolError
 from weft.matching.messages import AskReply, AskRequest, EvaluateReply, EvaluateRequest
 from weft.matching.oprf_announcement_and_limits import (

@@ -14,11 +14,17 @@ from weft.array_types import Flags, Floats, Ints, Slots
 from weft.crypto.party_run_membership import Keys, Place
 from weft.crypto.party_seeds_and_shared_key import Keyring
 from weft.crypto.primitives.scalars_modulo_2_144 import number_bytes
-from weft.crypto.randomness_to_replay import RandomnessLog
+from weft.crypto.randomness_kept_for_restart import RandomnessLog
 from weft.errors import DataError, ProtocolError
 from weft.guards.terms import Matching
 from weft.matching.authenticated_class_list import AgreedClasses
 from weft.matching.confirm_holder_lists import Confirmation, confirm
+from weft.matching.guard_facts_from_confirmed_lists import (
+    LyingView,
+    by_slot,
+    check_gifts,
+    check_labelled,
+)
 from weft.matching.id_and_name_forms import (
     bare_ids,
     check_apart,
@@ -50,7 +56,6 @@ from weft.matching.messages import (
     ViewReply,
     ViewRequest,
 )
-from weft.matching.party_guard_facts import LyingView, by_slot, check_gifts, check_labelled
 from weft.matching.party_slot_order import take_places
 from weft.matching.party_view import PartyView
 from weft.matching.tamper_proof_sample_count import CountCheck

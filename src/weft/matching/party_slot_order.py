@@ -24,7 +24,7 @@ from weft.array_types import Ints, Slots
 from weft.arrays_outside_heap import shared
 from weft.errors import ProtocolError
 from weft.fast_small_array_operations import cut
-from weft.matching.party_guard_facts import facts_of
+from weft.matching.guard_facts_from_confirmed_lists import facts_of
 from weft.matching.party_view import PartyView, TileCohorts, ToldView
 
 Names = NDArray[np.object_]

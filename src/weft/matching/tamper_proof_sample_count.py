@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft.crypto.primitives.scalars_modulo_2_144 import carried, number_bytes, packed, unpacked
-from weft.matching.party_guard_facts import LyingView
+from weft.matching.guard_facts_from_confirmed_lists import LyingView
 from weft.protocol.declared_message_fields import SCALAR_BYTES, malformed
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
-from weft.crypto.primitives.keyed_hashes import Strings
+from weft.crypto.primitives.batched_keyed_hashes import Strings
 from weft.crypto.secret_bytes import Secret
 from weft.matching.id_and_name_forms import own_loose_forms
 from weft.matching.tokens import Tokens, label_tokens, tokens_of

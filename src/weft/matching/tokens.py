@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from weft.crypto.primitives.keyed_hashes import Strings, Tails, keyed_hashes
+from weft.crypto.primitives.batched_keyed_hashes import Strings, Tails, keyed_hashes
 from weft.crypto.secret_bytes import Secret
 from weft.errors import DataError
 

@@ -6,7 +6,8 @@ from dataclasses import astuple
 from typing import Any
 
 from weft.network.absent_parties import Liveness
-from weft.network.coordinator_journal_records import (
+from weft.network.coordinator_snapshots import CoordinatorSnapshots, chapters_joined
+from weft.network.exchange_outcomes_and_journal_records import (
     ChannelStanding,
     Chapter,
     ExchangeOutcome,
@@ -15,7 +16,6 @@ from weft.network.coordinator_journal_records import (
     Saved,
     write_record,
 )
-from weft.network.coordinator_snapshots import CoordinatorSnapshots, chapters_joined
 from weft.network.record_and_replay_absences import Presence
 from weft.network.transport_interface import Transport
 from weft.protocol import Channel, Failure

@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 
 from weft import __version__
-from weft.network.coordinator_journal_records import (
+from weft.network.exchange_outcomes_and_journal_records import (
     Chapter,
     ExchangeOutcome,
     Ground,

@@ -15,10 +15,10 @@ from weft.protocol import Channel
 
 if TYPE_CHECKING:
     from weft.config.read_config import Config
-    from weft.crypto.randomness_to_replay import Memory
-    from weft.federation.study_description_coordinator import Description
-    from weft.federation.study_description_party import DescribeParty
-    from weft.network.site_member import SiteMember
+    from weft.crypto.randomness_kept_for_restart import Memory
+    from weft.federation.descriptive_statistics_coordinator import Description
+    from weft.federation.descriptive_statistics_party import DescribeParty
+    from weft.network.site_data_keys_and_consent import SiteMember
     from weft.privacy.agreement import Consent
 
 _FOUND = "description.json"
@@ -35,7 +35,7 @@ class DescribeJob(RunKind[DescribeTask]):
     def coordinate(
         self, task: DescribeTask, channel: Channel, run: bytes, tell: OnIteration
     ) -> FinishedRun:
-        from weft.federation.study_description_coordinator import describe_study
+        from weft.federation.descriptive_statistics_coordinator import describe_study
 
         found = describe_study(channel, task.preprocessing, task.settings, run, task.name)
         return WrittenBy(found, [], task, _write)
@@ -46,7 +46,7 @@ class DescribeJob(RunKind[DescribeTask]):
     def open_party(
         self, task: DescribeTask, member: SiteMember, consent: Consent, memory: Memory
     ) -> DescribeParty:
-        from weft.federation.study_description_party import DescribeParty
+        from weft.federation.descriptive_statistics_party import DescribeParty
 
         tiles, _ = member.training_tiles(task)
         tells = member.policy is None or member.policy.tell_columns
@@ -64,7 +64,7 @@ class DescribeJob(RunKind[DescribeTask]):
 
 def make_description(config: Config, parties: tuple[str, ...]) -> DescribeTask:
     """The task of a description of what the run of a config would train on."""
-    from weft.federation.study_description_coordinator import described_as
+    from weft.federation.descriptive_statistics_coordinator import described_as
 
     told = told_of_config(config)
     return DescribeTask(

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from weft.errors import ConfigError
-from weft.network.coordinator_journal_records import ask, failure_of
 from weft.network.envelope_bytes import End, Ended, encode
+from weft.network.exchange_outcomes_and_journal_records import ask, failure_of
 from weft.network.installed_job_kinds import read_task
 from weft.network.run_results import RESULTS
 from weft.network.site_run_index import RunIndex

@@ -19,7 +19,7 @@ import msgspec
 from weft import __version__
 from weft.errors import ProtocolError
 from weft.network.versions import OtherVersion
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 _MARK, _VERSION = b"WEFT", 3
 _HEAD = struct.Struct("<4sHI")

@@ -20,11 +20,11 @@ from weft.network.submitted_task import Task, TaskMessage
 from weft.plugins import Registry, how_to_install
 from weft.protocol import Fields
 from weft.protocol.declared_message_fields import message_of
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 if TYPE_CHECKING:
     # The coordinator must load neither tables nor readers.
-    from weft.config.config_of_any_job_kind import FederationConfig
+    from weft.config.base_config_of_all_jobs import FederationConfig
 
 JOB_KINDS: Registry[RunKind[Any]] = Registry(
     "job_kinds",

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     # The coordinator must load neither tables nor secrets.
     from rich.table import Table
 
-    from weft.config.config_of_any_job_kind import FederationConfig
+    from weft.config.base_config_of_all_jobs import FederationConfig
     from weft.crypto.party_key_pairs import PublicIdentity
-    from weft.crypto.randomness_to_replay import Memory
+    from weft.crypto.randomness_kept_for_restart import Memory
     from weft.network.model_saving_party import SavingParty
-    from weft.network.site_member import SiteMember
+    from weft.network.site_data_keys_and_consent import SiteMember
     from weft.privacy.agreement import Consent
 
 OnIteration = Callable[[IterationRecord], None]

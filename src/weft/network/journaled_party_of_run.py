@@ -15,8 +15,8 @@ from weft.errors import ProtocolError, WeftError
 from weft.network.answered_envelope_numbers import EnvelopeNumbers
 from weft.network.envelope_bytes import Hello, Work, Worked, decode_envelope, encode
 from weft.network.event_lines import OWN
+from weft.network.journal_of_random_draws import RandomnessStore
 from weft.network.party_interface import OpenedParty, OpenParty, PartyRequest, snapshots_of
-from weft.network.randomness_store import RandomnessStore
 from weft.network.site_resume_refusals import (
     another_plan,
     another_question,

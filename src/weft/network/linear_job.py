@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from weft.config.read_config import Config
-    from weft.crypto.randomness_to_replay import Memory
+    from weft.crypto.randomness_kept_for_restart import Memory
     from weft.data.tile import Tile
     from weft.federation.party import Party
     from weft.federation.release.reader_opens_release import Released
-    from weft.network.site_member import SiteMember
+    from weft.network.site_data_keys_and_consent import SiteMember
     from weft.privacy.agreement import Consent
     from weft.solvers.run_settings import Settings
 
@@ -179,7 +179,7 @@ def _open(results: ReturnedResults, keys: Path, party: str, settings: Settings) 
     """Open what was sealed to a party."""
     from weft.crypto.keys import load_keys, read_public
     from weft.errors import ConfigError, ProtocolError
-    from weft.federation.release.model_facts_without_weights import Head
+    from weft.federation.release.model_header import Head
     from weft.federation.release.reader_opens_release import open_release
 
     sealed = results.sealed

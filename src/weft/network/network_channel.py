@@ -10,7 +10,9 @@ from weft import __version__
 from weft.errors import ProtocolError
 from weft.network import clock
 from weft.network.channel_with_journal_and_snapshots import ResumableChannel
-from weft.network.coordinator_journal_records import (
+from weft.network.current_wait import CLOSING, GREETING, Waits
+from weft.network.envelope_bytes import End, Ended, Failed, Hello, Welcome, Work, checksum, encode
+from weft.network.exchange_outcomes_and_journal_records import (
     Answered,
     ExchangeOutcome,
     NoAnswer,
@@ -23,8 +25,6 @@ from weft.network.coordinator_journal_records import (
     reply_of,
     write_record,
 )
-from weft.network.current_wait import CLOSING, GREETING, Waits
-from weft.network.envelope_bytes import End, Ended, Failed, Hello, Welcome, Work, checksum, encode
 from weft.network.record_and_replay_absences import Absence, Missed
 from weft.network.transport_interface import Transport
 from weft.network.versions import OtherVersion, check_version

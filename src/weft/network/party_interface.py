@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from weft.crypto.randomness_to_replay import Memory
+from weft.crypto.randomness_kept_for_restart import Memory
 from weft.network.site_snapshots import Snapshots
 from weft.protocol import Fields, Message, Phase
 

@@ -14,16 +14,16 @@ from weft.network.record_and_replay_absences import Presence
 from weft.network.run_results import PRESENCE, undamaged
 from weft.network.submitted_task import PredictTask
 from weft.protocol import Channel
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 if TYPE_CHECKING:
     from weft.config.read_config import Config
     from weft.crypto.party_key_pairs import Identity, PublicIdentity
-    from weft.crypto.randomness_to_replay import Memory
+    from weft.crypto.randomness_kept_for_restart import Memory
     from weft.federation.joint_prediction_party import JointParty
     from weft.federation.model import Model
     from weft.federation.prediction_table import Predictions
-    from weft.network.site_member import SiteMember
+    from weft.network.site_data_keys_and_consent import SiteMember
     from weft.privacy.agreement import Consent
 
 _SCORES = "sealed_scores.msgpack"

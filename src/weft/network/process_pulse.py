@@ -17,7 +17,7 @@ import msgspec
 from weft.errors import WeftError
 from weft.network.kits.nvflare_settings_of_kit import GONE, Kind
 from weft.storage.atomic_files import write_private
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 #: Name of the file in a kit's folder of what Weft keeps.
 _PULSE = "pulse.json"

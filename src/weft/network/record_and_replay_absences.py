@@ -11,7 +11,7 @@ import msgspec
 from weft.errors import ProtocolError
 from weft.protocol import Channel, Failure, Replies, Request, size_of
 from weft.storage.atomic_files import StorageError, replacing
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 #: How a party can miss an exchange: it was not asked (``away``), it did not get or finish the work
 #: (``absent``), or it did the work and its reply did not arrive (``late``).

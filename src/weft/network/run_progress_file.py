@@ -14,7 +14,7 @@ import msgspec
 from weft.errors import WeftError
 from weft.network.run_progress import Progress, Report
 from weft.storage.atomic_files import write_private
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 #: Folder of these files in a coordinator's.
 _FIGURES = "figures"

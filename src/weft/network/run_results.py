@@ -23,7 +23,7 @@ from weft.network.submitter_visible_figures import LINEAR, PATH, listed, roughen
 from weft.report.history_table import history_frame
 from weft.report.lambda_path import has_path, path_frame
 from weft.report.summary import summarise
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 #: Folder of the results in a run's folder.
 RESULTS = "results"

@@ -30,10 +30,10 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from weft.network import clock
-from weft.network.certificate_identity import AuthenticationFailed, Credential
+from weft.network.certificate_signatures import AuthenticationFailed, Credential
 from weft.network.transport_interface import Transport
 from weft.protocol import Failure
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 #: The first byte of what travels; a site without the session answers ``_UNKNOWN``.
 _HANDSHAKE, _SEALED, _UNKNOWN = b"M", b"L", b"?"

@@ -12,7 +12,7 @@ from weft.network.event_lines import LogStyle
 from weft.network.kits.kit_folder import Kit, packed_json
 from weft.network.run_queue import QueueLimits
 from weft.storage.atomic_files import write_private
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 #: Name of the file in a kit's ``local``, as for a site; it stays at the coordinator.
 _SETTINGS = "weft.json"

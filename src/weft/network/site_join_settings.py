@@ -15,7 +15,7 @@ from weft.errors import ConfigError
 from weft.network.event_lines import LogStyle
 from weft.network.kits.kit_folder import Kit, packed_json
 from weft.storage.atomic_files import StorageError, write_private
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 if TYPE_CHECKING:
     # A site that waits for runs loads nothing that only a run needs.

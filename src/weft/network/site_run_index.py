@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from weft.storage.atomic_files import StorageError, write_private
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 #: Name of the file in a site's folder.
 RUNS = "runs.json"

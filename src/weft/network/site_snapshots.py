@@ -27,11 +27,11 @@ from typing import Protocol
 
 import msgspec
 
-from weft.network.randomness_store import RandomnessStore
+from weft.network.journal_of_random_draws import RandomnessStore
 from weft.storage.atomic_files import DamagedFile, StorageError
 from weft.storage.journal import Journal
 from weft.storage.object_graph import Opaque
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 log = logging.getLogger("weft.site")
 

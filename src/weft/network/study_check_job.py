@@ -15,10 +15,10 @@ from weft.protocol import Channel
 
 if TYPE_CHECKING:
     from weft.config.read_config import Config
-    from weft.crypto.randomness_to_replay import Memory
+    from weft.crypto.randomness_kept_for_restart import Memory
     from weft.federation.study_check_coordinator import StudyCheck
     from weft.federation.study_check_party import CheckParty
-    from weft.network.site_member import SiteMember
+    from weft.network.site_data_keys_and_consent import SiteMember
     from weft.privacy.agreement import Consent
 
 _FOUND = "check.json"

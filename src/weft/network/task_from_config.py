@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from secrets import token_hex
 
-from weft.config.config_of_any_job_kind import FederationConfig
+from weft.config.base_config_of_all_jobs import FederationConfig
 from weft.errors import ConfigError
 from weft.network.installed_job_kinds import kind_of_config
 from weft.network.submitted_task import Task

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from weft.config.config_of_any_job_kind import FederationConfig
+from weft.config.base_config_of_all_jobs import FederationConfig
 from weft.network.installed_job_kinds import kind_of_config
 from weft.network.record_and_replay_absences import Presence
 from weft.network.run_results import PRESENCE

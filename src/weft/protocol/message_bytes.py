@@ -17,7 +17,7 @@ import numpy as np
 
 from weft.errors import ProtocolError
 from weft.protocol.declared_message_fields import Fields, Message, OnDevice, Part, Value, declared
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 _VERSION = b"WEFT1"
 #: Array types that may travel, by their code in NumPy: whole numbers, floats, flags, text.

@@ -29,7 +29,7 @@ from weft.protocol.channel import Recorded
 from weft.protocol.declared_message_fields import Fields
 from weft.protocol.message_bytes import pack, unpack
 from weft.storage.framed_records import CutOff, Damage, framed, read_frames
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 #: Name of the file in a results folder.
 MESSAGES = "messages.weft"

@@ -11,7 +11,6 @@ import numpy as np
 
 from weft.report.comparison_plot import Curve, plot_comparison
 from weft.report.convergence_plot import plot_convergence
-from weft.report.holdings_groups import read_numbers
 from weft.report.number_format import names
 from weft.report.page.gap_and_loss_curves import curves_of
 from weft.report.page.holdings_section import MOST_NAMED, feature_groups, party_of_tile, tiles_of
@@ -19,6 +18,7 @@ from weft.report.page.largest_model_weights import class_names, is_scaled, large
 from weft.report.page.phase_names import name_of
 from weft.report.page.read_results_folder import Source, read_folder
 from weft.report.plot_style import BLUE, GREY, INK, new_figure, not_drawn, polish
+from weft.report.sizes_and_holders_of_groups import read_numbers
 from weft.storage.atomic_files import replacing
 
 #: Okabe and Ito's palette, the yellow darkened for white paper, as the page has it.

@@ -20,7 +20,7 @@ from weft.report.summary import summarise, to_markdown
 from weft.solvers.run_settings import Settings
 
 if TYPE_CHECKING:
-    from weft.federation.release.fit_standard_errors import Inference
+    from weft.federation.release.reader_standard_errors import Inference
 
 
 def write_results(

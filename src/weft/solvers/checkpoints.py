@@ -28,7 +28,7 @@ from weft.solvers.coordinator_attendance_and_certificate import RunState
 from weft.solvers.solver_interfaces_and_results import Record, Result
 from weft.storage.atomic_files import load_arrays, replacing, save_arrays
 from weft.sums.gap_certificate import Certificate
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 NAME = "coordinator.npz"
 EPOCH = "epoch.txt"

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
 from weft.errors import ConfigError, ProtocolError
-from weft.guards.min_batch import MinBatch
-from weft.guards.min_batch_of_unapplied_duals import SentAside
+from weft.guards.keep_apart_from_other_sent_duals import SentAside
+from weft.guards.min_batch_between_sums import MinBatch
 from weft.losses.compiled_sample_losses import formula_of
 from weft.protocol.declared_message_fields import malformed
 from weft.solvers.algorithm_entry import Algorithm, Range

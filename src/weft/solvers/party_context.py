@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
 from weft.crypto import Cipher
-from weft.crypto.randomness_to_replay import RandomnessLog
+from weft.crypto.randomness_kept_for_restart import RandomnessLog
 from weft.guards.score_buckets import EarlierCounts
 from weft.matching.party_view import PartyView
 from weft.sums.largest_possible_sums import Bounds

@@ -15,7 +15,7 @@ from weft.losses import Loss, get_loss
 from weft.solvers.held_out_evaluation_settings import EvaluationSettings
 from weft.solvers.solver_settings import SolverSettings
 from weft.solvers.subspace.settings import GO_ON
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 #: Lets loss and participation choose the algorithm (`weft.solvers.algorithm_choice`).
 AUTO = "auto"

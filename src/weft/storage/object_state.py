@@ -26,7 +26,7 @@ from weft.storage.object_graph import (
     known_class,
     written,
 )
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 #: Arrays of fewer bytes are saved whether they have changed or not.
 _LARGE = 1024

@@ -1,7 +1,7 @@
 """The coordinator's half of a sum: one total per shared slot, never opened.
 
 Linked contributions add up over time (:class:`IncrementTotals`);
-:mod:`weft.sums.latest_value_per_slot` has two more ways to fill a total.
+:mod:`weft.sums.coordinator_latest_values_and_proposals` has two more ways to fill a total.
 """
 
 from __future__ import annotations

@@ -22,9 +22,9 @@ from weft.losses import Loss
 from weft.matching.party_view import PartyView
 from weft.protocol import Request
 from weft.protocol.declared_message_fields import malformed
+from weft.sums.coordinator_latest_values_and_proposals import LatestValues
 from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.largest_possible_sums import Bounds
-from weft.sums.latest_value_per_slot import LatestValues
 from weft.sums.party_contribution import Gathering, Latest, own_slots
 from weft.sums.party_table_products import LocalTable
 from weft.sums.scalar_sums import add_scalars, pack_scalars

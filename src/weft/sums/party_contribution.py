@@ -24,8 +24,8 @@ from weft.matching.party_view import ToldView
 from weft.numba_options import OUTER
 from weft.protocol.declared_message_fields import malformed
 from weft.protocol.shared_fields import PadIds, PadLinks
+from weft.sums.count_sums_shown_to_party import News
 from weft.sums.scaling_and_certificate_messages import MendReply, MendRequest
-from weft.sums.sums_shown_to_party import News
 
 Integers = NDArray[np.int64]
 

@@ -26,6 +26,7 @@ from weft.sums.maxima_from_digit_sums import (
 )
 from weft.sums.party_contribution import Wire
 from weft.sums.party_table_products import Block
+from weft.sums.party_table_with_overlap_weights import build_table, cohort_bounds, counted_once
 from weft.sums.scaling_and_certificate_messages import (
     DigitReply,
     DigitRequest,
@@ -37,7 +38,6 @@ from weft.sums.scaling_and_certificate_messages import (
     RowNormsReply,
     RowNormsRequest,
 )
-from weft.sums.table_with_overlap_weights import build_table, cohort_bounds, counted_once
 
 Moments = Callable[[Floats, NDArray[np.int32]], tuple[Floats, Floats]]
 
@@ -46,7 +46,7 @@ _AT_ONCE = 500_000
 #: How many digits there are of which values.
 _DIGITS = {"range": ROUNDS, "absolute": ROUNDS, "deviation": EXPONENT_ROUNDS}
 #: What all factors of a column of float32 together may be, either way from one. Its cells are read
-#: up to 2^36 either way (`data/single_precision.py`), and float32 ends at 126 bits.
+#: up to 2^36 either way (`data/float32_conversion.py`), and float32 ends at 126 bits.
 MOST_FACTOR = 2.0**90
 #: What comes before the end of each rule.
 _LAST_STEP = {

@@ -20,7 +20,7 @@ from weft.solvers.fedavg_fedprox_hyfem import FedavgParty
 from weft.solvers.hyfdca.party import HyfdcaParty
 from weft.solvers.rounds.party import RoundParty
 from weft.solvers.solver_interfaces_and_results import Record
-from weft_evaluation.comparison import Arena
+from weft_evaluation.algorithm_comparison import Arena
 from weft_evaluation.pooled_problem import PooledTable
 from weft_evaluation.reference_optimum import score
 from weft_evaluation.tuning.metrics import Point

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from weft.config.config_of_any_job_kind import read_content
+from weft.config.base_config_of_all_jobs import read_content
 from weft.config.schema import SolverSection
 from weft.solvers.algorithm_choice import ALGORITHMS
 from weft.solvers.run_settings import DEFAULTS, Settings

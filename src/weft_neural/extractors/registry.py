@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from weft.errors import ConfigError
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 from weft_neural.extractors.options import (
     CnnOptions,
     IdentityOptions,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Ints
-from weft_neural.neuron_matching import kernels
+from weft_neural.neuron_matching import matched_layer_kernels
 from weft_neural.neuron_matching.classifier_arrays import Classifier, Floats, with_bias
 from weft_neural.neuron_matching.costs import Others
 from weft_neural.neuron_matching.threads import by_rows
@@ -72,7 +72,7 @@ def _scatter(out: Floats, rows: Ints, to: Ints, values: Floats, at: Ints, weight
     """As the kernel does: no two neurons of a party have the same row."""
 
     def some(part: slice) -> None:
-        kernels.scatter(out, rows[part], to, values[part], at, weight)
+        matched_layer_kernels.scatter(out, rows[part], to, values[part], at, weight)
 
     by_rows(len(rows), len(to), some)
 
@@ -112,7 +112,9 @@ def averaged(
         kept = np.zeros_like(sums)
         for party in parties:
             if party.away:
-                kernels.place(kept, *_entries(party, layer, rows, width), party.layers[layer])
+                matched_layer_kernels.place(
+                    kept, *_entries(party, layer, rows, width), party.layers[layer]
+                )
         layers.append(np.divide(sums, weights, out=kept, where=weights > 0))
     return layers
 
@@ -125,7 +127,9 @@ def objective(parties: Sequence[Classifier], layers: Sequence[Floats], rows: Row
             continue
         for number, layer in enumerate(layers):
             at = _entries(party, number, rows, layer.shape[1] - 1)
-            sums[number] += party.weight * kernels.gap(layer, *at, party.layers[number])
+            sums[number] += party.weight * matched_layer_kernels.gap(
+                layer, *at, party.layers[number]
+            )
     return sums
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.array_types import Ints
-from weft_neural.neuron_matching import kernels
+from weft_neural.neuron_matching import matched_layer_kernels
 from weft_neural.neuron_matching.classifier_arrays import Floats
 from weft_neural.neuron_matching.threads import by_rows
 
@@ -77,11 +77,13 @@ def _squares(neurons: Floats, factors: Floats, shares: Floats, others: Others) -
     order, starts, sums = others.order, others.starts, others.sums
 
     def order_some(part: slice) -> None:
-        kernels.centred(neurons[part], order, starts, centre, ordered[part], squares[part])
+        matched_layer_kernels.centred(
+            neurons[part], order, starts, centre, ordered[part], squares[part]
+        )
 
     def pull_some(part: slice) -> None:
         own = shares[part], factors[part]
-        kernels.pulls(sums[part], starts, *own, centre, constant[part])
+        matched_layer_kernels.pulls(sums[part], starts, *own, centre, constant[part])
 
     by_rows(len(neurons), neurons.shape[1], order_some)
     constant = np.empty(len(factors), dtype=neurons.dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft.data.named_data_sets import DataSet
-from weft_papers.data import originals
+from weft_papers.data import original_file_readers
 from weft_papers.data.newsgroups import newsgroups
 
 DATA_SETS = (
@@ -14,7 +14,7 @@ DATA_SETS = (
         task="classification",
         source="mnist/*-ubyte.gz (LeCun)",
         note="28 × 28 images scaled to [0, 1], ten classes; part='test' gives the other 10,000",
-        loader=originals.mnist,
+        loader=original_file_readers.mnist,
     ),
     DataSet(
         name="covtype",
@@ -23,7 +23,7 @@ DATA_SETS = (
         task="classification",
         source="covtype/covtype.csv.xz (UCI)",
         note="derived: cover type 2 (+1) against the rest (-1), columns min-max scaled to [0, 1]",
-        loader=originals.covtype,
+        loader=original_file_readers.covtype,
     ),
     DataSet(
         name="newsgroups",
@@ -43,7 +43,7 @@ DATA_SETS = (
         source="mushroom/agaricus-lepiota.data.gz (UCI)",
         note="derived: rows with a missing value dropped, one-hot, a constant column; poisonous "
         "(+1) against edible (-1)",
-        loader=originals.mushroom,
+        loader=original_file_readers.mushroom,
     ),
     DataSet(
         name="boston",
@@ -52,7 +52,7 @@ DATA_SETS = (
         task="regression",
         source="boston/boston_house_prices.csv (scikit-learn 1.1)",
         note="response MEDV, the median house value in 1000 dollars",
-        loader=originals.boston,
+        loader=original_file_readers.boston,
     ),
     DataSet(
         name="mfeat",
@@ -61,7 +61,7 @@ DATA_SETS = (
         task="classification",
         source="mfeat/*.csv.gz (UCI)",
         note="six views of 2,000 digits side by side, ten classes",
-        loader=originals.mfeat,
+        loader=original_file_readers.mfeat,
     ),
     DataSet(
         name="fate_breast",
@@ -70,6 +70,6 @@ DATA_SETS = (
         task="classification",
         source="breast/breast_hetero_{guest,host}.csv (FATE)",
         note="FATE's vertical example joined: features of guest and host carry their party's name",
-        loader=originals.fate_breast,
+        loader=original_file_readers.fate_breast,
     ),
 )

@@ -28,7 +28,7 @@ from weft.solvers.run_loop import IteratedCoordinator
 from weft.solvers.run_settings import Settings
 from weft.sums.maxima_from_digit_sums import units_above
 from weft.sums.scaling_and_certificate_messages import SIZE
-from weft_papers.hyfdca.parties_by_iteration import drawn_at_once
+from weft_papers.hyfdca.participation_draws_in_bulk import drawn_at_once
 from weft_papers.hyfdca.setting_data import SettingData
 
 Integers = NDArray[np.int64]

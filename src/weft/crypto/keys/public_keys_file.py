@@ -16,7 +16,7 @@ import msgspec
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ConfigError, ProtocolError, WeftError
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 PUBLIC = "public.json"
 

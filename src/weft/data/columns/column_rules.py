@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from weft.errors import ConfigError
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 Kind: TypeAlias = Literal["number", "category", "date"]
 DatePart: TypeAlias = Literal["year", "month", "weekday"]

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from weft.data.columns.cells_before_encoding import Floats, Pair
 from weft.data.columns.column_rules import OTHER, ColumnRule
 from weft.data.columns.column_to_numbers import Misfits, SettledColumn
-from weft.data.columns.declared_column_cells import Floats, Pair
 from weft.errors import DataError
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 if TYPE_CHECKING:
     from weft.data.tile import Tile

@@ -12,7 +12,6 @@ import numpy as np
 
 from weft.crypto import Adder
 from weft.errors import ConfigError, PartyAway, ProtocolError
-from weft.federation.announced_terms_and_classes.coordinator import Announced
 from weft.federation.messages import (
     RELEASE,
     TAKE_MODEL,
@@ -20,7 +19,8 @@ from weft.federation.messages import (
     ReleaseReply,
     ReleaseRequest,
 )
-from weft.federation.release.model_facts_without_weights import Head
+from weft.federation.participation_terms_and_classes.coordinator import Announced
+from weft.federation.release.model_header import Head
 from weft.federation.release.noised_weights import NoiseSize
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Meter

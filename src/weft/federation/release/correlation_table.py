@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from weft.array_types import Floats
-from weft.federation.release.reader_second_moments import SecondMoments
+from weft.federation.release.reader_join_second_moments import SecondMoments
 from weft.federation.training_data import INTERCEPT
 from weft.storage.atomic_files import replacing
 

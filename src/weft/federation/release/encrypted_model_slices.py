@@ -18,7 +18,7 @@ from weft.data.tile import MissingPolicy
 from weft.errors import ProtocolError
 from weft.federation.messages import ModelSlice
 from weft.federation.model import Model
-from weft.federation.release.model_facts_without_weights import Head
+from weft.federation.release.model_header import Head
 from weft.matching.overlap_rule import Overlap
 from weft.protocol.declared_message_fields import fields_of, malformed, message_of
 from weft.protocol.message_bytes import pack, unpack

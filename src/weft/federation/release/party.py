@@ -16,15 +16,15 @@ from weft.errors import ProtocolError
 from weft.federation.messages import ModelRequest, ModelSlice, ReleaseReply
 from weft.federation.model import Model
 from weft.federation.release.encrypted_model_slices import open_slice, seal_slice
-from weft.federation.release.model_facts_without_weights import Head
+from weft.federation.release.model_header import Head
+from weft.federation.release.reader_join_second_moments import SecondMoments
 from weft.federation.release.reader_opens_release import joined
-from weft.federation.release.reader_second_moments import SecondMoments
 from weft.privacy.agreement.party_consent_checks import Consent
 from weft.protocol.signed_hash_of_party_exchanges import Transcript, signed_bytes
 from weft.solvers.run_settings import Settings
 
 if TYPE_CHECKING:
-    from weft.federation.release.fit_standard_errors import Inference
+    from weft.federation.release.reader_standard_errors import Inference
 
 Publics = Mapping[str, PublicIdentity]
 

@@ -13,12 +13,12 @@ from weft.errors import DataError
 from weft.federation.messages import ModelSlice
 from weft.federation.model import Model
 from weft.federation.release.encrypted_model_slices import join_slices, open_slice
-from weft.federation.release.model_facts_without_weights import Head
-from weft.federation.release.reader_second_moments import SecondMoments, join_moments
+from weft.federation.release.model_header import Head
+from weft.federation.release.reader_join_second_moments import SecondMoments, join_moments
 from weft.solvers.run_settings import Settings
 
 if TYPE_CHECKING:
-    from weft.federation.release.fit_standard_errors import Inference
+    from weft.federation.release.reader_standard_errors import Inference
 
 
 class Released(NamedTuple):
@@ -73,7 +73,7 @@ def joined(
     found = None
     if settings.inference != "none":
         # Few runs tell standard errors: the others wait for nothing that works them out.
-        from weft.federation.release.fit_standard_errors import infer
+        from weft.federation.release.reader_standard_errors import infer
 
         found = infer(slices, model, settings, moments)
     if settings.frees_weights:

@@ -35,7 +35,7 @@ from weft.federation.weight_and_offset_letters.messages import (
 from weft.matching.party_view import PartyView
 from weft.protocol import Answer, Nothing, answer, answers
 from weft.protocol.declared_message_fields import malformed
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 Said: TypeAlias = Literal["offset", "weight"]
 _SAID: tuple[Said, ...] = ("offset", "weight")

@@ -36,7 +36,7 @@ from weft.network.engine.write_job import FORGETS, OUTCOME, PROGRESS, write_job
 from weft.network.kits.kit_folder import Kit
 from weft.network.run_progress import Report
 from weft.network.run_queue import Submission, in_order
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 if TYPE_CHECKING:
     from weft.network.submitted_task import Task

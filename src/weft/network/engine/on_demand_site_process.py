@@ -43,7 +43,7 @@ from weft.network.metrics_text import Metric
 from weft.network.site_join_settings import JoinSettings
 from weft.network.site_run_index import IndexedRun, RunIndex
 from weft.storage.atomic_files import StorageError
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 log = logging.getLogger("weft.site")
 

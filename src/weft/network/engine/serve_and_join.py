@@ -19,8 +19,9 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from weft.errors import ConfigError, WeftError
-from weft.network.certificate_identity import Credential
+from weft.network.certificate_signatures import Credential
 from weft.network.coordinator_metrics import coordinator_metrics
+from weft.network.engine.event_log_files import LogFollower, event_log_file, start_event_log
 from weft.network.engine.leave_out_harmless_log_lines import leave_out_expected_errors
 from weft.network.engine.no_core_dumps import write_no_core
 from weft.network.engine.no_memory_growth import (
@@ -29,7 +30,6 @@ from weft.network.engine.no_memory_growth import (
     share_pools,
 )
 from weft.network.engine.port_and_coordinator_checks import check_port_free, wait_for_coordinator
-from weft.network.engine.process_event_log import LogFollower, event_log_file, start_event_log
 from weft.network.engine.process_status_thread import ProcessHeart
 from weft.network.event_lines import LogStyle
 from weft.network.kits.kit_folder import Kit

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.errors import DataError, WeftError
+from weft.network.engine.event_log_files import start_event_log
 from weft.network.engine.no_memory_growth import share_pools
-from weft.network.engine.process_event_log import start_event_log
 from weft.network.engine.site_process_frames import (
     FIRST,
     MOST_LETTERS,

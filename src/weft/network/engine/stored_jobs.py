@@ -14,7 +14,7 @@ from weft.network.kits.kit_folder import Kit
 from weft.network.kits.nvflare_settings_of_kit import engine_folder
 from weft.network.run_progress import Report
 from weft.network.run_queue import Submission
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 #: Status of a job that has not begun, and of one that was stopped.
 WAITING, STOPPED = RunStatus.SUBMITTED.value, RunStatus.FINISHED_ABORTED.value

@@ -23,7 +23,7 @@ from weft.privacy.agreement.cards_and_roster_drafts import Card, draft_roster
 from weft.privacy.agreement.limits_and_site_policy import Limits
 from weft.privacy.agreement.signed_roster import Hex, SignedRoster, from_hex, to_hex
 from weft.storage.atomic_files import replacing
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 T = TypeVar("T", bound=msgspec.Struct)
 #: Says what is signed, so that no signature for another purpose can stand for one of a letter.

@@ -19,7 +19,7 @@ from weft.errors import ConfigError
 from weft.network.kits.certificates import Authority, read_certificate
 from weft.network.kits.kit_folder import Kit, packed_json
 from weft.storage.atomic_files import write_private
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 #: Name of the newest letter, in an authority's folder and in a kit's ``startup``.
 ADDRESS = "address.json"

@@ -33,7 +33,7 @@ from weft.network.kits.keyless_kit_archive import write_archive
 from weft.network.kits.kit_folder import packed_json
 from weft.network.kits.nvflare_settings_of_kit import COORDINATOR, SUBMITTER_ROLE, Kind, settings_of
 from weft.storage.atomic_files import StorageError, write_private
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 #: The authority's folder beside the kits.
 AUTHORITY = "ca"

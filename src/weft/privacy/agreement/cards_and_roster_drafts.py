@@ -28,7 +28,7 @@ from weft.privacy.agreement.signed_roster import (
     to_hex,
 )
 from weft.storage.atomic_files import replacing
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 T = TypeVar("T")
 

@@ -161,7 +161,7 @@ class SitePolicy:
         What the site will compute.
     columns
         Columns that the site offers; anything else of its files is left out. None: all. Applied
-        where a deployed site reads its files, by `weft.network.site_member`.
+        where a deployed site reads its files, by `weft.network.site_data_keys_and_consent`.
     most_runs
         Runs that the site takes part in over a network, all in all; None: no limit. Kept by
         `weft.network.site_answers_envelopes`, which counts them.

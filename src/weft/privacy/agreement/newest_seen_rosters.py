@@ -16,7 +16,7 @@ from weft.privacy.agreement.cards_and_roster_drafts import write_revocation
 from weft.privacy.agreement.roster_revocation import Revocation
 from weft.privacy.agreement.signed_roster import SignedRoster, to_hex
 from weft.storage.atomic_files import StorageError, locked, write_private
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 _PINNED, _REVOKED = "pinned.json", "revoked"
 

@@ -26,7 +26,7 @@ from weft.crypto.secret_bytes import KEY_BYTES
 from weft.errors import ConfigError, ProtocolError
 from weft.guards.terms import Terms
 from weft.privacy.agreement.limits_and_site_policy import Limits
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 #: What a member may do: bring rows or columns, bring labels, hold a key for matching ids, get the
 #: model.

@@ -26,7 +26,7 @@ from weft.privacy.ledger.earlier_scoring_partners import CompanyMemory
 from weft.privacy.ledger.earlier_sealed_models_and_moments import NUMBER_KINDS, NumberMemory
 from weft.privacy.ledger.ledger_contents import COUNTS, LedgerContents, Run
 from weft.storage.atomic_files import StorageError, load_arrays, locked, save_arrays
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 T = TypeVar("T")
 

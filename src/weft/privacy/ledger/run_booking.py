@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats, Ints
-from weft.crypto.randomness_to_replay import RandomnessLog
+from weft.crypto.randomness_kept_for_restart import RandomnessLog
 from weft.errors import ConfigError
 from weft.guards.model_noise_size import ModelNoise
 from weft.guards.score_buckets import EarlierCounts

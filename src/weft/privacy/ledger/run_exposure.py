@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from weft.matching.party_view import PartyView
-from weft.sums.sums_shown_to_party import SumCounter
+from weft.sums.count_sums_shown_to_party import SumCounter
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from weft.array_types import Flags, Ints
 from weft.crypto.ciphers.block_format import WHOLE_CIPHERS
 from weft.crypto.ciphers.party_cipher import Cipher
-from weft.crypto.randomness_to_replay import RandomnessLog
+from weft.crypto.randomness_kept_for_restart import RandomnessLog
 from weft.errors import ConfigError
 from weft.guards.min_batch_across_runs import Change
 from weft.matching.party_view import PartyView
@@ -35,7 +35,7 @@ from weft.privacy.ledger.ledger_contents import Cohort, Hashes, Kind, LedgerCont
 from weft.privacy.ledger.ledger_file import Book
 from weft.solvers.sealed.coalition_knowledge import Told
 from weft.storage.atomic_files import StorageError
-from weft.sums.sums_shown_to_party import SumCounter
+from weft.sums.count_sums_shown_to_party import SumCounter
 
 #: Objects to a run by what a ledger says of earlier ones, given groups of how few samples count.
 Objection = Callable[[Callable[[int], Change | None]], None]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft.report.holdings_groups import LISTED, read_numbers, spelled
 from weft.report.number_format import count, names
 from weft.report.page.html_elements import Html, el, section, table
 from weft.report.page.read_results_folder import Source
+from weft.report.sizes_and_holders_of_groups import LISTED, read_numbers, spelled
 
 #: Groups that are drawn along an axis.
 MOST_DRAWN = 160

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft import __version__
-from weft.report.description_text import level_rows, number, quantile_text, remarks
+from weft.report.descriptive_statistics_text import level_rows, number, quantile_text, remarks
 from weft.report.number_format import capital, count, names
 from weft.report.page.html_elements import Html, el, facts, items, join, section, table
 from weft.report.page.html_file import document

@@ -31,9 +31,9 @@ from weft.solvers.participation import CohortSpeakers, Cyclic
 from weft.solvers.run_settings import Settings
 from weft.solvers.solver_interfaces_and_results import Record
 from weft.storage.atomic_files import part_of
+from weft.sums.coordinator_latest_values_and_proposals import LatestValues, Proposals
 from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.gap_certificate import Certificate, FrozenPair
-from weft.sums.latest_value_per_slot import LatestValues, Proposals
 from weft.sums.scalar_sums import add_scalars
 from weft.sums.shared_slot_layout import Layout
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Floats, Slots
-from weft.guards.min_batch import MinBatch, SeenBatches
-from weft.guards.min_batch_of_unapplied_duals import SentAside
+from weft.guards.keep_apart_from_other_sent_duals import SentAside
+from weft.guards.min_batch_between_sums import MinBatch, SeenBatches
 from weft.protocol.declared_message_fields import malformed
 from weft.protocol.shared_fields import PadIds, PadLinks
 from weft.solvers.constants_and_checkpoint_messages import Constants
@@ -25,7 +25,7 @@ from weft.solvers.hyfdca.local_methods import (
 )
 from weft.solvers.party_context import PartyContext
 from weft.solvers.run_settings import Settings
-from weft.solvers.samples_alike_at_zero_weights import common_kinds
+from weft.solvers.sample_kinds_for_guards import common_kinds
 from weft.storage.atomic_files import part_of
 from weft.sums.gap_certificate import FrozenParty, class_sums, feature_cipher
 from weft.sums.party_contribution import Contribution, Latest, Wire

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats
 from weft.errors import ConfigError
-from weft.guards.min_batch_of_unapplied_duals import SentAside
+from weft.guards.keep_apart_from_other_sent_duals import SentAside
 from weft.protocol import Answer, Message, Nothing, answer, answers
 from weft.protocol.declared_message_fields import malformed
 from weft.protocol.shared_fields import AcknowledgedRequest

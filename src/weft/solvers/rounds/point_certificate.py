@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from weft.array_types import Flags, Floats
 from weft.crypto import Adder, Cipher
 from weft.errors import ProtocolError
-from weft.guards.min_batch import SeenBatches
+from weft.guards.min_batch_between_sums import SeenBatches
 from weft.losses import Loss
 from weft.matching.holding_map import HoldingMap
 from weft.matching.party_view import PartyView
@@ -50,12 +50,12 @@ from weft.solvers.rounds.messages import (
     PointSpreadRequest,
 )
 from weft.solvers.run_settings import Settings
-from weft.solvers.samples_alike_at_zero_weights import kinds_of_classes
+from weft.solvers.sample_kinds_for_guards import kinds_of_classes
 from weft.storage.atomic_files import part_of
+from weft.sums.coordinator_latest_values_and_proposals import LatestValues
 from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.gap_certificate import Certificate
 from weft.sums.largest_possible_sums import Bounds
-from weft.sums.latest_value_per_slot import LatestValues
 from weft.sums.party_contribution import Gathering, Posts, own_slots, speaks
 from weft.sums.party_table_products import LocalTable
 from weft.sums.scalar_sums import add_scalars, pack_scalars

@@ -17,7 +17,7 @@ from weft.errors import ProtocolError
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed.coordinator_ask_add_deal import AskAddDeal
+from weft.solvers.sealed.coordinator_phase_requests import AskAddDeal
 from weft.solvers.sealed.dealer import Dealer
 from weft.solvers.sealed.digit_widths import (
     EIGHTH_LEVEL,

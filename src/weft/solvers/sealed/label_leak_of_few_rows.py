@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from weft.array_types import Floats, Ints
-from weft.solvers.sealed.few_rows_behind_combinations import orthonormal_basis
+from weft.solvers.sealed.column_combinations_of_few_rows import orthonormal_basis
 from weft.solvers.sealed.label_leak_of_uncommon_cells import (
     digits_of_counts,
     tells_beside_whole_numbers,

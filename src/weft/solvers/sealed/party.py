@@ -34,7 +34,7 @@ from weft.solvers.sealed.fold_rows import (
     told_of_labels,
 )
 from weft.solvers.sealed.gamma_as_poisson import told_of_reach
-from weft.solvers.sealed.label_leak_by_weight_of_one_row import refuse_lone_rows
+from weft.solvers.sealed.label_leak_by_model_coefficient import refuse_lone_rows
 from weft.solvers.sealed.label_telling_model_guard import refuse_wide, told_by_model
 from weft.solvers.sealed.messages import (
     BEGIN,
@@ -67,7 +67,7 @@ from weft.solvers.sealed.messages import (
 )
 from weft.solvers.sealed.party_weighted_slopes import WeightedSlopeShares
 from weft.solvers.sealed.point_and_vector_limit import PointAndVectorLimit
-from weft.solvers.sealed.round_shared_cells import parts_of, round_parts
+from weft.solvers.sealed.round_cells_of_several_holders import parts_of, round_parts
 from weft.solvers.sealed.scalars_opened_in_total import pack_shares
 from weft.solvers.sealed.share_arithmetic import (
     SharedVector,

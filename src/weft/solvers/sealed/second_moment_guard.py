@@ -25,7 +25,7 @@ from weft.solvers.sealed.coalition_knowledge import (
     patterns,
     unions,
 )
-from weft.solvers.sealed.few_rows_behind_combinations import (
+from weft.solvers.sealed.column_combinations_of_few_rows import (
     largest_part,
     spanned_by,
     stands_for_few,

@@ -36,7 +36,7 @@ from weft.solvers.subspace.coordinator_hyfdca_while_one_is_away import (
 from weft.solvers.subspace.coordinator_round_trips import Exchange
 from weft.solvers.subspace.cutting_planes_solver import EAGER, CuttingPlanes
 from weft.solvers.subspace.lbfgs_solver import Lbfgs
-from weft.solvers.subspace.loss_and_moment_fineness_limit import LEAST_DIRECTIONS
+from weft.solvers.subspace.loss_points_and_directions_limit import LEAST_DIRECTIONS
 from weft.solvers.subspace.newton_cg_solver import NewtonCg
 from weft.solvers.subspace.span_newton_solver import SpanNewton
 from weft.sums.gap_certificate import Certificate

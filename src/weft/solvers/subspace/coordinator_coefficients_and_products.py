@@ -19,17 +19,17 @@ import numpy as np
 
 from weft.array_types import Floats, Ints
 from weft.solvers.subspace.class_fold_problems import PARTS
-from weft.solvers.subspace.combine_party_vectors import padded
 from weft.solvers.subspace.coordinator_round_trips import Exchange
 from weft.solvers.subspace.lower_bound_free_intercept import InterceptRange
 from weft.solvers.subspace.lower_bound_joint_intercepts import JointInterceptRange
 from weft.solvers.subspace.messages import Ascent, Fold
-from weft.solvers.subspace.when_parties_store_single_precision import (
+from weft.solvers.subspace.rounding_allowed_by_gap import (
     FINEST,
     FIXED_POINT,
     SINGLE,
     in_few_digits,
 )
+from weft.solvers.subspace.vectors_kept_by_party import padded
 
 #: Relative rounding of a number.
 _ROUNDING = 2.0**-52

@@ -13,7 +13,7 @@ from weft.solvers.subspace.ask_until_answered import (
     FallbackResult,
     PhaseSums,
 )
-from weft.solvers.subspace.coordinator_requests_and_totals import ExchangeState, total_of
+from weft.solvers.subspace.coordinator_state_between_round_trips import ExchangeState, total_of
 from weft.solvers.subspace.messages import (
     CLOSE,
     EVALUATE,

@@ -7,7 +7,6 @@ search the way from the best point to that minimum, and cut again at a guessed s
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,9 +14,9 @@ import numpy as np
 from weft.array_types import Flags, Floats
 from weft.losses.compiled_sample_losses import has_formula
 from weft.solvers.subspace.coordinator_coefficients_and_products import Subspace
-from weft.solvers.subspace.dual_ascent_in_cohorts import MOST_IN_BASIS
 from weft.solvers.subspace.lower_bound import Bounding
 from weft.solvers.subspace.messages import Ascent
+from weft.solvers.subspace.orthonormal_vector_basis import basis_of_newest, most_in_basis
 
 #: Where losses are measured between the best point and the model's minimum …
 _STEPS: Floats = np.concatenate(
@@ -41,10 +40,6 @@ _FIRST_REACH = 0.5
 _TRIAL = 8
 #: The gap falls well if it comes down to this share of itself in half as many iterations.
 _SLOW = 0.75
-#: Numbers in a basis, at most, and what samples have in it, each a few bytes.
-_BASIS, _INSIDE = 2**19, 2**26
-#: Share of its square that a vector has outside of the span of newer ones, and is one of them.
-_DEPENDENT = 1e-8
 #: Share of the mixtures below which a kind is left out.
 _USED = 0.1
 
@@ -217,33 +212,3 @@ class CuttingPlanes:
             kept = np.flatnonzero(idle < self._places.idle)
             self._ascended = self._ascended[kept]
             self._subspace.drop(self._bounding.keep(kept))
-
-
-def most_in_basis(width: int, samples: int) -> int:
-    """Vectors that a basis is made of, so that neither it nor what samples have in it is large."""
-    fits = math.isqrt(_BASIS // width), _INSIDE // samples
-    return max(1, min(MOST_IN_BASIS, *fits))
-
-
-def basis_of_newest(subspace: Subspace, most: int) -> Floats:
-    """Orthonormal combinations of the newest vectors (vectors × directions × problems).
-
-    One vector after the other, from the newest on, less what lies in the span of those before;
-    what is hardly more than rounding is zero.
-    """
-    newest = np.arange(max(0, subspace.count - most), subspace.count)[::-1]
-    gram = np.ascontiguousarray(subspace.gram[np.ix_(newest, newest)].transpose(2, 0, 1))
-    lengths = np.sqrt(np.maximum(np.einsum("pjj->pj", gram), 0.0))
-    units = np.where(lengths > 0, 1.0 / np.where(lengths > 0, lengths, 1.0), 0.0)
-    gram *= units[:, :, None] * units[:, None, :]
-    basis = np.zeros_like(gram)
-    for j in range(len(newest)):
-        part, known = np.zeros((*units.shape, 1)), basis[:, :, :j]
-        part[:, j] = 1.0
-        for _ in range(2):
-            part -= known @ (known.transpose(0, 2, 1) @ (gram @ part))
-        square = (part.transpose(0, 2, 1) @ (gram @ part))[:, 0]
-        new = square > _DEPENDENT
-        basis[:, :, j] = np.where(new, part[:, :, 0] / np.sqrt(np.where(new, square, 1.0)), 0.0)
-    found: Floats = (units[:, :, None] * basis)[:, ::-1].transpose(1, 2, 0)
-    return np.ascontiguousarray(found)

@@ -24,7 +24,7 @@ from weft.losses import Loss
 from weft.losses.compiled_sample_losses import Formula, formula_of, step
 from weft.numba_options import INNER, OUTER
 from weft.protocol.declared_message_fields import malformed
-from weft.solvers.subspace.combine_party_vectors import Kept
+from weft.solvers.subspace.vectors_kept_by_party import Kept
 
 #: Vectors that a basis is made of, at most: fewer take more round trips, more take more time.
 MOST_IN_BASIS = 128

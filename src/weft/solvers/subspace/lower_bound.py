@@ -6,7 +6,6 @@ import numpy as np
 
 from weft.array_types import Flags, Floats, Ints
 from weft.solvers.subspace.bundle_qp import Master
-from weft.solvers.subspace.combine_party_vectors import padded
 from weft.solvers.subspace.coordinator_coefficients_and_products import FREE, Subspace
 from weft.solvers.subspace.lower_bound_free_intercept import HOLD, InterceptRange, Mixture, balanced
 from weft.solvers.subspace.lower_bound_joint_intercepts import (
@@ -14,6 +13,7 @@ from weft.solvers.subspace.lower_bound_joint_intercepts import (
     JointInterceptRange,
     best_mixture,
 )
+from weft.solvers.subspace.vectors_kept_by_party import padded
 
 #: A small problem is solved to this share of the gap that is left. It costs next to nothing, and
 #: new vectors that would raise the bound by less than this would be overlooked.

@@ -35,7 +35,6 @@ from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
-from weft.solvers.subspace.combine_party_vectors import Wires, check_kept, padded, sized
 from weft.solvers.subspace.messages import (
     CLOSE,
     EVALUATE,
@@ -58,7 +57,7 @@ from weft.solvers.subspace.messages import (
     PointRequest,
     SpreadRequest,
 )
-from weft.solvers.subspace.party_feature_answers import FeatureSide
+from weft.solvers.subspace.party_feature_vectors_and_models import FeatureSide
 from weft.solvers.subspace.party_hyfdca_while_one_is_away import (
     FallbackParty,
     Fallbacks,
@@ -66,6 +65,7 @@ from weft.solvers.subspace.party_hyfdca_while_one_is_away import (
 )
 from weft.solvers.subspace.party_sample_values import Rows
 from weft.solvers.subspace.party_searches_duals_and_losses import SampleSide
+from weft.solvers.subspace.vectors_kept_by_party import Wires, check_kept, padded, sized
 from weft.sums.party_contribution import Wire
 
 Ordered = TypeVar("Ordered", bound=OrderedRequest)

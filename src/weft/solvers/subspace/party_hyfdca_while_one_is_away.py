@@ -20,8 +20,8 @@ from weft.protocol.message_bytes import question_digest
 from weft.solvers.hyfdca.party import HyfdcaParty
 from weft.solvers.party_context import PartyContext
 from weft.solvers.run_settings import Settings
-from weft.solvers.subspace.combine_party_vectors import check_kept, sized
 from weft.solvers.subspace.messages import FallbackAlpha, FallbackReply, FallbackRequest
+from weft.solvers.subspace.vectors_kept_by_party import check_kept, sized
 
 #: Between the seeds of two fallbacks.
 _APART = 0x10001

@@ -14,14 +14,14 @@ from weft.fast_small_array_operations import side_by_side
 from weft.losses import Softmax
 from weft.solvers.party_context import PartyContext
 from weft.solvers.run_settings import Settings
-from weft.solvers.samples_alike_at_zero_weights import kinds_of_classes
+from weft.solvers.sample_kinds_for_guards import kinds_of_classes
+from weft.solvers.subspace.cap_sample_share_of_moments import levelled, spread_weights, unsteady
 from weft.solvers.subspace.class_fold_problems import ALWAYS, Problems
-from weft.solvers.subspace.combine_party_vectors import Vectors, add_scaled, combined, padded
 from weft.solvers.subspace.dual_ascent_in_cohorts import ascended
 from weft.solvers.subspace.held_out_quality_per_fold import HeldOut
-from weft.solvers.subspace.softened_slopes_at_kinks import Kinks
-from weft.solvers.subspace.spread_curvature_over_samples import levelled, spread_weights, unsteady
-from weft.solvers.subspace.when_parties_store_single_precision import in_few_digits
+from weft.solvers.subspace.rounding_allowed_by_gap import in_few_digits
+from weft.solvers.subspace.slopes_at_kinks_for_min_batch import Kinks
+from weft.solvers.subspace.vectors_kept_by_party import Vectors, add_scaled, combined, padded
 from weft.sums.party_contribution import Wire
 
 #: How many times the samples that must change may change along, at first and at most.

@@ -12,10 +12,9 @@ from weft.protocol.shared_fields import PadLinks
 from weft.solvers.party_context import PartyContext
 from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
-from weft.solvers.subspace.combine_party_vectors import Wires, sized
-from weft.solvers.subspace.dual_vector_min_batch import Guard, ToldVectors
+from weft.solvers.subspace.dual_vector_min_batch_guard import Guard, ToldVectors
 from weft.solvers.subspace.dual_vector_sum_noise import VectorNoise
-from weft.solvers.subspace.loss_and_moment_fineness_limit import (
+from weft.solvers.subspace.loss_points_and_directions_limit import (
     MOST_STEPS,
     most_steps,
 )
@@ -37,11 +36,12 @@ from weft.solvers.subspace.messages import (
     SearchReply,
     SearchRequest,
 )
-from weft.solvers.subspace.party_feature_answers import FeatureSide
-from weft.solvers.subspace.party_held_out_scores import HeldOutScores
+from weft.solvers.subspace.party_feature_vectors_and_models import FeatureSide
+from weft.solvers.subspace.party_held_out_score_counts import HeldOutScores
 from weft.solvers.subspace.party_sample_values import Rows
 from weft.solvers.subspace.party_span_newton_answers import CurvatureAnswers, steps_of
 from weft.solvers.subspace.told_losses_and_vectors_limit import MeasurementLimit
+from weft.solvers.subspace.vectors_kept_by_party import Wires, sized
 from weft.sums.party_contribution import Wire, own_slots, speaks
 from weft.sums.scalar_sums import over_labelled, pack_scalars
 

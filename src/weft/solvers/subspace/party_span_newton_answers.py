@@ -15,9 +15,8 @@ from weft.matching.party_view import PartyView
 from weft.protocol.declared_message_fields import malformed
 from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
-from weft.solvers.subspace.combine_party_vectors import sized
 from weft.solvers.subspace.dual_ascent_in_cohorts import MOST_IN_BASIS
-from weft.solvers.subspace.loss_and_moment_fineness_limit import (
+from weft.solvers.subspace.loss_points_and_directions_limit import (
     MOST_STEPS,
     most_directions,
     tells_moments,
@@ -26,6 +25,7 @@ from weft.solvers.subspace.loss_and_moment_fineness_limit import (
 from weft.solvers.subspace.messages import DualsRequest, SearchRequest
 from weft.solvers.subspace.party_sample_values import Rows
 from weft.solvers.subspace.settings import SPAN_NEWTON
+from weft.solvers.subspace.vectors_kept_by_party import sized
 
 #: The least width over which a kink is rounded off; far below what any gap asks for.
 _NARROWEST = 1e-20

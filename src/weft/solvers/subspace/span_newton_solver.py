@@ -17,7 +17,7 @@ from weft.array_types import Floats, Ints
 from weft.solvers.subspace.coordinator_coefficients_and_products import Subspace
 from weft.solvers.subspace.lbfgs_solver import STEPS, inherit_and_search
 from weft.solvers.subspace.lower_bound import Bounding
-from weft.solvers.subspace.when_parties_store_single_precision import FINEST
+from weft.solvers.subspace.rounding_allowed_by_gap import FINEST
 
 #: Further vectors of every iteration: slopes at so many times the scores. They widen the span at no
 #: further round trip; near the optimum, slopes at other steps would be nearly the same.

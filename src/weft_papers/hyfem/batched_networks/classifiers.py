@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch.nn.functional import cross_entropy
 
-from weft_papers.hyfem.batched_networks.convolution_operations import Operations
+from weft_papers.hyfem.batched_networks.network_operations_interface import Operations
 from weft_papers.hyfem.batched_networks.residual import FEATURES
 
 

@@ -9,7 +9,7 @@ from statistics import fmean, pstdev
 import torch
 from torch.nn.functional import cross_entropy
 
-from weft_papers.hyfem.batched_networks.image_blocks import ImageBlocks, as_input
+from weft_papers.hyfem.batched_networks.image_blocks_on_device import ImageBlocks, as_input
 from weft_papers.hyfem.batched_networks.residual import Networks
 
 #: Images of blocks that are measured at once.

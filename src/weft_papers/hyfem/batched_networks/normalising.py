@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 
 from weft_neural.extractors.resnet import GROUPS
-from weft_papers.hyfem.batched_networks.convolution_operations import Operations
+from weft_papers.hyfem.batched_networks.network_operations_interface import Operations
 from weft_papers.hyfem.batched_networks.pytorch_operations import EPSILON
 
 #: Means and 1/deviations.

@@ -6,7 +6,7 @@ import torch
 from torch.nn.functional import conv2d
 from torch.nn.grad import conv2d_input, conv2d_weight
 
-from weft_papers.hyfem.batched_networks.convolution_operations import Shape
+from weft_papers.hyfem.batched_networks.network_operations_interface import Shape
 
 #: As PyTorch's BatchNorm2d has them.
 EPSILON = 1e-5

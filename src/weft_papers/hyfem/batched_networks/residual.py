@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.functional import pad
 
 from weft_neural.extractors.resnet import ResNet
-from weft_papers.hyfem.batched_networks.convolution_operations import Operations, Shape
+from weft_papers.hyfem.batched_networks.network_operations_interface import Operations, Shape
 from weft_papers.hyfem.batched_networks.normalising import batch_back, group_back, group_forward
 from weft_papers.hyfem.batched_networks.pytorch_operations import EPSILON
 

@@ -25,10 +25,10 @@ from weft_neural.parameter_packing import first_layers, layer_shapes
 from weft_neural.settings import NeuralSettings
 from weft_neural.training import drawn_samples
 from weft_papers.hyfem.batched_networks.classifiers import Classifiers
-from weft_papers.hyfem.batched_networks.convolution_operations import Operations
-from weft_papers.hyfem.batched_networks.image_blocks import ImageBlocks
+from weft_papers.hyfem.batched_networks.image_blocks_on_device import ImageBlocks
 from weft_papers.hyfem.batched_networks.matching import Matcher, Server
 from weft_papers.hyfem.batched_networks.measuring import Measured, measure
+from weft_papers.hyfem.batched_networks.network_operations_interface import Operations
 from weft_papers.hyfem.batched_networks.pytorch_operations import PytorchOperations
 from weft_papers.hyfem.batched_networks.residual import FEATURES, Networks, outline
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from weft_papers.hyfem.batched_networks import triton_kernels
-from weft_papers.hyfem.batched_networks.convolution_operations import Shape
+from weft_papers.hyfem.batched_networks.network_operations_interface import Shape
 
 #: Numbers that a pass over activations takes at once.
 _CELLS = 8192

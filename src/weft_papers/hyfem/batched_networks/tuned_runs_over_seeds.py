@@ -25,7 +25,7 @@ from weft.errors import ConfigError
 from weft_neural.device import device_of
 from weft_neural.neuron_matching.settings import Matching
 from weft_neural.settings import NeuralSettings
-from weft_papers.hyfem.batched_networks.image_blocks import ImageBlocks
+from weft_papers.hyfem.batched_networks.image_blocks_on_device import ImageBlocks
 from weft_papers.hyfem.batched_networks.measuring import Measured
 from weft_papers.hyfem.batched_networks.rounds import Exchange, Together, Turn, pooled
 from weft_papers.hyfem.batched_networks.runs_as_json_lines import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from weft.data.named_data_set_files import DataFolder
-from weft_papers.data.originals import mfeat as read_mfeat
-from weft_papers.data.originals import mnist_images
+from weft_papers.data.original_file_readers import mfeat as read_mfeat
+from weft_papers.data.original_file_readers import mnist_images
 from weft_papers.hyfem.scenes.blocks_and_classes_per_party import quadrant_deal, view_deal
 from weft_papers.hyfem.scenes.quadrants_and_stratified_rows import QUADRANTS, part, quadrants, thin
 from weft_papers.hyfem.scenes.scene import Scene

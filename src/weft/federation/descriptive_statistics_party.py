@@ -10,9 +10,7 @@ import numpy as np
 
 from weft.array_types import Flags, Floats, Ints
 from weft.errors import ProtocolError
-from weft.federation.insisted_terms import DescriptionTerms
-from weft.federation.party import Party
-from weft.federation.study_description_messages import (
+from weft.federation.descriptive_statistics_messages import (
     DESCRIBE_CENTRES,
     DESCRIBE_COUNTS,
     DESCRIBE_MIDDLE,
@@ -29,6 +27,8 @@ from weft.federation.study_description_messages import (
     NamesRequest,
     SpreadRequest,
 )
+from weft.federation.party import Party
+from weft.federation.terms_enforced_by_phase import DescriptionTerms
 from weft.guards.described_cells import (
     TAIL,
     ColumnLine,
@@ -42,16 +42,16 @@ from weft.protocol import Message, Nothing, Phase, answer, answers
 from weft.protocol.declared_message_fields import malformed
 from weft.protocol.message_bytes import question_digest
 from weft.sums.maxima_from_digit_sums import LargestParty
+from weft.sums.party_table_with_overlap_weights import counted_once
 from weft.sums.scalar_sums import pack_scalars
 from weft.sums.scaling_and_certificate_messages import DigitReply, DigitRequest
-from weft.sums.table_with_overlap_weights import counted_once
 
 #: What of a run it answers besides: everything up to sums.
 _BEFORE = ("announce", "classes", "columns.", "match.", "rare.")
 
 
 class DescribeParty(Party):
-    """A party that tells what `study_description_coordinator.py` adds up, each of it once.
+    """A party that tells what `descriptive_statistics_coordinator.py` adds up, each of it once.
 
     Parameters
     ----------

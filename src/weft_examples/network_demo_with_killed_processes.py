@@ -35,7 +35,7 @@ from weft_examples.followed_cluster_run import LONG, followed
 from weft_examples.local_federation_processes import SUBMITTER, FederationProcesses
 from weft_examples.network_demo_data import Example, breast_example
 from weft_examples.network_demo_results import Figures, figures_of, same
-from weft_examples.observed_connections import look
+from weft_examples.open_ports_and_connections import look
 
 #: Who is killed, and at which iteration; how many iterations the others do without it.
 VICTIM, KILLED_AT, WITHOUT = "clinic", 3, 10

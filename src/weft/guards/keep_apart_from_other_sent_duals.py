@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats
 from weft.errors import ProtocolError
-from weft.guards.min_batch import MinBatch
+from weft.guards.min_batch_between_sums import MinBatch
 
 
 class SentAside:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
 from weft.arrays_outside_heap import HUGE, LARGE, lasting_zeros, shared
-from weft.guards.number_and_count_pairs import number_pairs
+from weft.guards.distinct_pairs_with_counts import number_pairs
 from weft.guards.vector_difference_kernels import (
     SIZES,
     Digests,

@@ -12,7 +12,7 @@ from weft.data.columns.column_rules import check_study_rules
 from weft.errors import ConfigError
 
 if TYPE_CHECKING:
-    from weft.config.config_of_any_job_kind import FederationConfig
+    from weft.config.base_config_of_all_jobs import FederationConfig
     from weft.config.read_config import Config
 
 

@@ -25,7 +25,7 @@ from weft.solvers.subspace.ask_until_answered import (
     RepeatedAsking,
 )
 from weft.solvers.subspace.class_fold_problems import Problems
-from weft.solvers.subspace.loss_and_moment_fineness_limit import (
+from weft.solvers.subspace.loss_points_and_directions_limit import (
     most_directions,
     most_steps,
     weighing,
@@ -37,10 +37,10 @@ from weft.solvers.subspace.messages import (
     InheritReply,
     PointReply,
 )
-from weft.solvers.subspace.when_parties_store_single_precision import rows_give_products
+from weft.solvers.subspace.rounding_allowed_by_gap import rows_give_products
+from weft.sums.coordinator_latest_values_and_proposals import LatestValues
 from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.largest_possible_sums import Bounds
-from weft.sums.latest_value_per_slot import LatestValues
 from weft.sums.scalar_sums import add_scalars
 from weft.sums.shared_slot_layout import Layout
 

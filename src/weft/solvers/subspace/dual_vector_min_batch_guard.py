@@ -8,13 +8,13 @@ import numpy as np
 
 from weft.array_types import Flags, Floats, Ints
 from weft.errors import ConfigError, ProtocolError
-from weft.guards.min_batch import SeenBatches
-from weft.guards.number_and_count_pairs import number_pairs
+from weft.guards.distinct_pairs_with_counts import number_pairs
+from weft.guards.min_batch_between_sums import SeenBatches
 from weft.solvers.party_context import PartyContext
 from weft.solvers.run_settings import Settings
-from weft.solvers.subspace.loss_and_moment_fineness_limit import may_tell_moments
+from weft.solvers.subspace.loss_points_and_directions_limit import may_tell_moments
 from weft.solvers.subspace.party_sample_values import FACTORS, Rows
-from weft.solvers.subspace.when_parties_store_single_precision import in_few_digits
+from weft.solvers.subspace.rounding_allowed_by_gap import in_few_digits
 from weft.sums.party_contribution import Wire
 
 

@@ -16,9 +16,9 @@ from weft.errors import DataError, WeftError
 from weft.federation.messages import ModelSlice, StatisticsShare
 from weft.federation.model import Model
 from weft.federation.release.masked_standard_error_sums import opened
-from weft.federation.release.reader_second_moments import SecondMoments, column_order, units_of
+from weft.federation.release.reader_join_second_moments import SecondMoments, column_order, units_of
 from weft.inference.coefficient_summary import Summary
-from weft.inference.fit_without_penalty import without_stand_in
+from weft.inference.last_newton_step_without_penalty import without_stand_in
 from weft.inference.party_sums_for_multinomial_standard_errors import (
     ClassSums,
     class_numbers_of,

@@ -16,13 +16,8 @@ import numpy as np
 from weft.array_types import Floats, Ints
 from weft.crypto import Adder
 from weft.errors import ConfigError
-from weft.federation.announced_terms_and_classes.coordinator import Announced
 from weft.federation.coordinator import announce_for, match
-from weft.federation.histogram_bars_and_quantiles import QUANTILES, Distribution
-from weft.federation.leave_out_rare_samples_and_columns import leave_out_rare
-from weft.federation.preprocessing_settings import Preprocessing
-from weft.federation.solver_by_holdings import settle
-from weft.federation.study_description_messages import (
+from weft.federation.descriptive_statistics_messages import (
     DESCRIBE_CENTRES,
     DESCRIBE_COUNTS,
     DESCRIBE_MIDDLE,
@@ -37,6 +32,11 @@ from weft.federation.study_description_messages import (
     NamesRequest,
     SpreadRequest,
 )
+from weft.federation.histogram_bars_and_quantiles import QUANTILES, Distribution
+from weft.federation.leave_out_rare_classes_and_columns import leave_out_rare
+from weft.federation.participation_terms_and_classes.coordinator import Announced
+from weft.federation.preprocessing_settings import Preprocessing
+from weft.federation.solver_by_holdings import settle
 from weft.guards.described_cells import ColumnLine
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel

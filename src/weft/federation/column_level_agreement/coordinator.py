@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.array_types import Ints
 from weft.errors import DataError, ProtocolError
-from weft.federation.declared_columns.messages import (
+from weft.federation.column_level_agreement.messages import (
     DIFFERENT,
     JOIN_LEVELS,
     LIST_COLUMNS,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.party_seeds_and_shared_key import Keyring
-from weft.crypto.randomness_to_replay import RandomnessLog
+from weft.crypto.randomness_kept_for_restart import RandomnessLog
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError
 from weft.federation.label_wording_mismatches import check_vocabularies

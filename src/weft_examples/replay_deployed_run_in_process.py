@@ -19,7 +19,7 @@ from weft.federation.party import Party
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.release.coordinator import Outcome
 from weft.federation.release.reader_opens_release import Released, open_release
-from weft.network.randomness_store import RandomnessStore
+from weft.network.journal_of_random_draws import RandomnessStore
 from weft.privacy.agreement.party_consent_checks import Consent
 from weft.protocol import LocalChannel
 from weft.solvers.run_settings import Settings

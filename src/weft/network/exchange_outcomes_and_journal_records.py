@@ -14,7 +14,7 @@ from weft.network.hide_paths import without_paths
 from weft.network.record_and_replay_absences import Moment
 from weft.network.transport_interface import Transport
 from weft.protocol import Failure, Message, Phase, Request, fields_of, pack, unpack
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 #: Phases and packed messages for one party.
 Parts = list[tuple[str, bytes]]

@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.crypto.key_and_seed_messages import RunKeys
 from weft.errors import DataError, ProtocolError
-from weft.federation.declared_columns.coordinator import agree_on_columns
+from weft.federation.column_level_agreement.coordinator import agree_on_columns
 from weft.federation.messages import (
     ANNOUNCE,
     JOIN_CLASSES,
@@ -23,13 +23,13 @@ from weft.federation.messages import (
     ListRequest,
     Names,
 )
-from weft.guards.names_in_all_lists import in_all_lists
+from weft.guards.names_everyone_allows import in_all_lists
 from weft.guards.terms import Terms
 from weft.matching.authenticated_class_list import AgreedClasses, Classes
 from weft.matching.coordinator import check_secrets
 from weft.protocol import Channel
 from weft.protocol.shared_fields import Boxes, Everyone
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 #: Key holders through whom ids are matched, one after the other.
 _HOLDERS = 2

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import weft
-from weft import types_ready_to_decode
+from weft import thread_safe_decoding
 
 SOURCES = Path(weft.__file__).parents[1]
 #: Of these msgspec keeps nothing, so that threads need not wait for each other.
@@ -29,18 +29,18 @@ def test_types_are_prepared_one_at_a_time(monkeypatch):
         at_once.pop()
         return found
 
-    monkeypatch.setattr(types_ready_to_decode.msgspec.msgpack, "Decoder", slowly)
+    monkeypatch.setattr(thread_safe_decoding.msgspec.msgpack, "Decoder", slowly)
     inner = msgspec.defstruct("Inner", [("a", int)])
     kinds = [msgspec.defstruct(f"Outer{k}", [("inner", inner)]) for k in range(4)]
     threads = [
-        threading.Thread(target=types_ready_to_decode.prepared, args=(kind,)) for kind in kinds
+        threading.Thread(target=thread_safe_decoding.prepared, args=(kind,)) for kind in kinds
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert most == [1, 1, 1, 1]
-    assert types_ready_to_decode.prepared(kinds[0]) is kinds[0]
+    assert thread_safe_decoding.prepared(kinds[0]) is kinds[0]
     assert len(most) == 4  # what is prepared once stays so
 
 
@@ -70,11 +70,11 @@ def ready(kind: ast.expr) -> bool:
 def test_every_type_that_is_decoded_is_prepared(package):
     found, wrong = 0, []
     for path in sorted((SOURCES / package).rglob("*.py")):
-        if path.name == "types_ready_to_decode.py":
+        if path.name == "thread_safe_decoding.py":
             continue
         text = path.read_text(encoding="utf-8")
         kinds = kinds_decoded(ast.parse(text)) if "msgspec" in text else []
         found += len(kinds)
         wrong += [f"{path.name}:{kind.lineno}" for kind in kinds if not ready(kind)]
-    assert not wrong, "msgspec.….decode(…, type=prepared(Type)), see weft/types_ready_to_decode.py"
+    assert not wrong, "msgspec.….decode(…, type=prepared(Type)), see weft/thread_safe_decoding.py"
     assert found >= 3

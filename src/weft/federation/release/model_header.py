@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from weft.errors import ProtocolError
 from weft.solvers.run_settings import Settings
 from weft.solvers.solver_interfaces_and_results import Result
-from weft.types_ready_to_decode import prepared
+from weft.thread_safe_decoding import prepared
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from weft.crypto.randomness_to_replay import is_of_messages
+from weft.crypto.randomness_kept_for_restart import is_of_messages
 from weft.errors import WeftError
 from weft.storage.atomic_files import StorageError
 from weft.storage.journal import Journal
@@ -16,7 +16,7 @@ _DECODER: msgspec.msgpack.Decoder[tuple[str, bytes]] = msgspec.msgpack.Decoder(t
 
 
 class RandomnessStore:
-    """Named secret values in a journal (:class:`weft.crypto.randomness_to_replay.Memory`).
+    """Named secret values in a journal (:class:`weft.crypto.randomness_kept_for_restart.Memory`).
 
     A value is on the disk before it is used anywhere, so neither a kill nor a power cut loses one
     that anything depends on.
@@ -82,7 +82,7 @@ class RandomnessStore:
 
         Their records are those from one to before another. What hangs on no message stays, and the
         file is the old one or the new one, whatever happens. A value that is missing is never made
-        anew where messages are heard again (`weft.crypto.randomness_to_replay.Forgotten`).
+        anew where messages are heard again (`weft.crypto.randomness_kept_for_restart.Forgotten`).
 
         Returns
         -------

@@ -12,7 +12,6 @@ from weft.protocol.shared_fields import PadLinks
 from weft.solvers.party_context import PartyContext
 from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
-from weft.solvers.subspace.combine_party_vectors import Vectors, Wires, inner, padded, sized
 from weft.solvers.subspace.messages import (
     KeepRequest,
     PointReply,
@@ -20,6 +19,7 @@ from weft.solvers.subspace.messages import (
     SpreadReply,
     SpreadRequest,
 )
+from weft.solvers.subspace.vectors_kept_by_party import Vectors, Wires, inner, padded, sized
 from weft.sums.party_contribution import Wire
 from weft.sums.scalar_sums import pack_scalars
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.array_types import Ints
 from weft.crypto.party_seeds_and_shared_key import Keyring
-from weft.crypto.randomness_to_replay import RandomnessLog
+from weft.crypto.randomness_kept_for_restart import RandomnessLog
 from weft.crypto.secret_bytes import Secret
 from weft.data.blank_cells import settle_missing
 from weft.data.columns.column_agreement import (
@@ -28,7 +28,7 @@ from weft.data.columns.column_rules import PLAIN, rule_bytes
 from weft.data.columns.table_transformation import Transformation
 from weft.data.tile import MissingPolicy, Tile
 from weft.errors import DataError, ProtocolError
-from weft.federation.declared_columns.messages import (
+from weft.federation.column_level_agreement.messages import (
     DIFFERENT,
     JOIN_LEVELS,
     LIST_COLUMNS,

@@ -15,7 +15,7 @@ from weft.config.site_policy_file import read_policy
 from weft.config.strict_reading import closest
 from weft.crypto.keys import PartyKeys, load_keys, read_public
 from weft.crypto.party_key_pairs import PublicIdentity
-from weft.crypto.randomness_to_replay import Memory
+from weft.crypto.randomness_kept_for_restart import Memory
 from weft.data.blank_cells import find_blanks, settle_missing
 from weft.data.columns.column_rules import decode_rules
 from weft.data.file_or_database_address import Source

@@ -7,9 +7,13 @@ from secrets import token_bytes
 
 from weft.crypto.keys import PartyKeys, check_keys, ephemeral_keys
 from weft.data.tile import Tile
+from weft.federation.descriptive_statistics_coordinator import (
+    Description,
+    describe_study,
+    described_as,
+)
+from weft.federation.descriptive_statistics_party import DescribeParty
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.federation.study_description_coordinator import Description, describe_study, described_as
-from weft.federation.study_description_party import DescribeParty
 from weft.privacy.agreement.party_consent_checks import Consent
 from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import LocalChannel, Sink
