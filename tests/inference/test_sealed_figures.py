@@ -107,7 +107,7 @@ def test_sealed_figures_are_those_of_statsmodels(name: str, how: str) -> None:
     if name not in ("gaussian", "gamma"):
         # Proved, not found by luck.
         # Where three hold a cell, more rounding is allowed for than there is: see
-        # `round_shared_cells`.
+        # `round_cells_of_several_holders`.
         proved = 2e-2 if name != "credit" else 4e-3 if how == "overlapping" else 3e-3
         assert (found.summary.distance < proved * found.summary.errors).all()
 

@@ -301,6 +301,8 @@ def ask(solver: str, loss: str, ascent: Any) -> Any:
         ("span-newton", "hinge", {"basis": np.full((1, 1, 10), 1e300)}, "too large"),
         ("span-newton", "hinge", {"curvature": np.zeros(10)}, "curvature"),
         ("span-newton", "hinge", {"curvature": np.full(10, -1e308)}, "curvature"),
+        ("span-newton", "hinge", {"weights": np.full((1, 10), -0.01)}, "no mixture"),
+        ("span-newton", "hinge", {"weights": np.full((1, 10), 1.01)}, "no mixture"),
         ("cutting-planes", "hinge", {"basis": np.zeros((1, 1, 10))}, "is for 'span-newton'"),
         ("lbfgs", "logistic", {}, "losses with a kink"),
     ],

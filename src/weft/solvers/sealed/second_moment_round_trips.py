@@ -158,7 +158,7 @@ class MomentExchange(SealedExchange):
         """The most parties that hold one cell, each of which rounds its part to half a unit.
 
         To a whole one where a party has a cell twice and another's table covers it without a value,
-        so that one of them has no part in it: see `round_shared_cells`.
+        so that one of them has no part in it: see `round_cells_of_several_holders`.
         """
         most = min(self._holdings.row_holders, self._holdings.column_holders)
         return max(most, 2 * (most - 1))

@@ -12,6 +12,7 @@ from weft.array_types import Floats, Ints
 from weft.arrays_outside_heap import lasting_zeros
 from weft.fast_small_array_operations import side_by_side
 from weft.losses import Softmax
+from weft.protocol.declared_message_fields import malformed
 from weft.solvers.party_context import PartyContext
 from weft.solvers.run_settings import Settings
 from weft.solvers.sample_kinds_for_guards import kinds_of_classes
@@ -30,6 +31,8 @@ FACTORS = (1.0, 1.5, 2.0, 3.0, 5.0)
 _NOTHING = 1e-9
 #: How far α is carried on in the direction of its last change.
 _MOMENTUM = 2.0
+#: How far weights of a mixture may lie below 0, or their sum above 1.
+_ROUNDING = 1e-6
 #: The largest loss in a table.
 _LARGEST = 2.0**40
 
@@ -270,12 +273,15 @@ class Rows:
     def mixed_alpha(self, weights: Floats) -> Floats:
         """α as a mixture of dual vectors: (vectors × problems) without the anchor."""
         weights = padded(weights, len(self._duals) * self._groups)
+        by_group = weights.reshape(len(self._duals), self._groups, -1)
+        if (weights < -_ROUNDING).any() or (by_group.sum(axis=0) > 1.0 + _ROUNDING).any():
+            # α would be no dual vector, and a step from it where the coordinator likes.
+            raise malformed("weights", "are no mixture of dual vectors: below 0, or above 1 in all")
         if self.group is None and self._duals:
             return combined(self._duals, weights)
         alpha = np.zeros_like(self._z)
         if self.group is None:
             return alpha
-        by_group = weights.reshape(len(self._duals), self._groups, -1)
         for dual, factors in zip(self._duals, by_group, strict=True):
             if factors.any():
                 alpha += factors[self.group] * dual
