@@ -27,7 +27,7 @@ from weft.data import Table, Tile, load
 from weft.errors import WeftError
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
-from weft.guards.terms import OPEN, Terms
+from weft.guards.privacy_terms import OPEN, Terms
 from weft.inference.coefficient_summary import Summary
 from weft.solvers.run_settings import Settings
 

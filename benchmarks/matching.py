@@ -36,7 +36,7 @@ from weft.crypto.primitives.oprf import OprfKey
 from weft.crypto.primitives.ristretto import multiply, random_scalars, threads
 from weft.crypto.secret_bytes import Secret
 from weft.data import Tile
-from weft.guards.terms import Matching
+from weft.guards.privacy_terms import Matching
 
 PARTIES = ("north", "east", "south")
 NO_PEER = (

@@ -49,7 +49,7 @@ from weft.cli.submit import INCOMPLETE
 from weft.config.read_config import read_config
 from weft.data import SPLITS, Split
 from weft.federation.local_federation import Federation
-from weft.guards.terms import OPEN
+from weft.guards.privacy_terms import OPEN
 from weft.network.certificate_signatures import Credential
 from weft.network.coordinator_run import coordinate_run
 from weft.network.kits.kit_folder import Kit

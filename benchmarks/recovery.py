@@ -33,7 +33,7 @@ from weft.data.tile import Tile
 from weft.federation.coordinator import coordinate
 from weft.federation.party import Party
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
-from weft.guards.terms import OPEN
+from weft.guards.privacy_terms import OPEN
 from weft.network import coordinator_snapshots, site_snapshots
 from weft.network.envelope_bytes import Work, decode_envelope
 from weft.network.network_channel import NetworkChannel

@@ -55,9 +55,9 @@ from weft.federation.local_federation import Trained
 from weft.federation.model import Model, load_model
 from weft.network.certificate_signatures import Credential
 from weft.network.coordinator_run import coordinate_run
-from weft.network.engine.no_memory_growth import COLLECTED_EVERY
 from weft.network.kits.kit_folder import Kit
 from weft.network.kits.nvflare_settings_of_kit import COORDINATOR
+from weft.network.nvflare_processes.no_memory_growth import COLLECTED_EVERY
 from weft.network.open_site import open_site
 from weft.network.run_progress import Progress
 from weft.network.run_results import RESULTS

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from weft.data import load
-from weft.guards.terms import OPEN
+from weft.guards.privacy_terms import OPEN
 from weft_examples.local_federation_processes import SUBMITTER, FederationProcesses
 
 #: The user in the containers.

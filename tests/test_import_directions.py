@@ -120,7 +120,7 @@ def test_a_room_imports_only_what_lies_below_it(room):
 #: What a coordinator of each cipher has loaded; processes that begin anew would load it all again.
 COORDINATORS = """
 import os, sys
-import weft.solvers.hyfdca.coordinator, weft.solvers.subspace.coordinator
+import weft.solvers.hyfdca.coordinator, weft.solvers.subspace.coordinator_of_lambda_path
 import weft.solvers.sealed.coordinator, weft.solvers.sealed.dealer
 import weft.solvers.algorithm_choice, weft.solvers.run_settings
 import weft.matching.coordinator, weft.matching.holding_map
@@ -130,7 +130,7 @@ import weft.sums.scaling_coordinator
 import weft.protocol, weft.crypto
 import weft.federation.coordinator
 import weft.federation.joint_prediction_coordinator, weft.federation.study_check_coordinator
-import weft.network.coordinator_run, weft.network.engine.coordinator_job
+import weft.network.coordinator_run, weft.network.nvflare_processes.coordinator_job
 import weft_neural.coordinator
 for argument in sys.argv[1:]:
     child = os.fork()
@@ -163,7 +163,7 @@ SECRET = {
         *("pads.pad_streams", "pads.pads_all_parties_know"),
         *("pair_secrets", "seed_letters", "ciphers.known_ciphers"),
         *(
-            "ciphers.tagged_pad_cipher",
+            "ciphers.authenticated_pad_cipher",
             "ciphers.paillier_and_bfv_ciphers",
             "ciphers.bfv_by_seal",
             "ciphers.paillier_scheme",
@@ -178,7 +178,7 @@ TORCH_FREE = (
     *("weft", "weft.cli", "weft.federation.local_federation", "weft.network.coordinator_run"),
     *(
         "weft_neural.coordinator",
-        "weft_neural.server_model_assembly",
+        "weft_neural.server_aggregation",
         "weft_neural.weighted_means_on_host_or_device",
     ),
     *("weft_neural.history", "weft_neural.trained_model", "weft_neural.neuron_matching"),

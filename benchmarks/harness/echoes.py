@@ -24,10 +24,14 @@ from nvflare.fuel.f3.message import Message as CellMessage
 from nvflare.private.aux_runner import AuxMsgTarget
 
 from weft.network.certificate_signatures import Credential
-from weft.network.engine.client_party import PartyComponent
-from weft.network.engine.nvflare_transport import NvflareTransport, content_of, reply_with
 from weft.network.kits.kit_folder import Kit
 from weft.network.network_channel import NetworkChannel
+from weft.network.nvflare_processes.client_party import PartyComponent
+from weft.network.nvflare_processes.nvflare_transport import (
+    NvflareTransport,
+    content_of,
+    reply_with,
+)
 from weft.network.party_interface import OpenedParty, PartyRequest
 from weft.network.secure_session import SecureSite, SecureTransport
 from weft.network.site_answers_envelopes import Site

@@ -11,7 +11,7 @@ from weft.crypto.ciphers.party_cipher import Cipher
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.party_seeds_and_shared_key import Keyring
 from weft.data import Tile
-from weft.guards.terms import Matching
+from weft.guards.privacy_terms import Matching
 from weft.matching.coordinator import meet
 from weft.matching.holding_map import HoldingMap
 from weft.matching.messages import VIEW, ViewReply, ViewRequest

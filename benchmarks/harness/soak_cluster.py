@@ -17,7 +17,7 @@ from weft.config.read_config import Config, read_config
 from weft.crypto.keys import load_all
 from weft.data import Tile, load
 from weft.federation.local_federation import Federation, Trained
-from weft.guards.terms import OPEN
+from weft.guards.privacy_terms import OPEN
 from weft.network.kits.nvflare_settings_of_kit import COORDINATOR
 from weft.network.record_and_replay_absences import Presence, ReplayedPresence
 from weft.privacy.agreement import Consent, read_roster

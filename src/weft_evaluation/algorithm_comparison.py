@@ -24,7 +24,7 @@ from weft.privacy.agreement import Consent
 from weft.solvers.algorithm_choice import ALGORITHMS, resolve
 from weft.solvers.run_settings import Settings
 from weft.solvers.solver_interfaces_and_results import Record
-from weft_evaluation.compared_algorithms import ALONE, CENTRAL, Entry
+from weft_evaluation.choose_compared_algorithms import ALONE, CENTRAL, Entry
 from weft_evaluation.pooled_problem import (
     PooledTable,
     Tiles,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from weft.privacy.agreement import Consent
     from weft.solvers.run_settings import Settings
     from weft_evaluation.algorithm_comparison import Arena, Outcome
-    from weft_evaluation.compared_algorithms import Entry
+    from weft_evaluation.choose_compared_algorithms import Entry
     from weft_evaluation.comparison_results import Comparison
 
 #: What limits a comparison where neither the command nor the config says: seconds, for most.
@@ -106,7 +106,7 @@ def compare(
     from weft.config.read_config import read_config
     from weft.protocol.metering import LATENCIES
     from weft.storage.atomic_folder import building, refuse_existing
-    from weft_evaluation.compared_algorithms import named
+    from weft_evaluation.choose_compared_algorithms import named
     from weft_evaluation.comparison_results import write_comparison
 
     plan = read_config(config)
@@ -212,7 +212,7 @@ def _compare(
     command: str,
 ) -> Comparison:
     from weft_evaluation.algorithm_comparison import Arena
-    from weft_evaluation.compared_algorithms import ALONE, entries_of
+    from weft_evaluation.choose_compared_algorithms import ALONE, entries_of
     from weft_evaluation.comparison_results import Comparison
 
     problem = plan.problem()

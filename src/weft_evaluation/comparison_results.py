@@ -24,7 +24,7 @@ from weft.report.summary import versions
 from weft.solvers.run_settings import Settings
 from weft_evaluation.algorithm_comparison import Arena, Outcome
 from weft_evaluation.chance_differences import alike_to_best, noise_sentence
-from weft_evaluation.compared_algorithms import CENTRAL
+from weft_evaluation.choose_compared_algorithms import CENTRAL
 
 
 @dataclass(frozen=True)

@@ -187,7 +187,7 @@ def _searches(
 
     from weft.solvers.algorithm_choice import settled
     from weft.solvers.held_out_evaluation_settings import EvaluationSettings
-    from weft_evaluation.compared_algorithms import settings_for
+    from weft_evaluation.choose_compared_algorithms import settings_for
     from weft_evaluation.tuning.loss_along_run import Eye
     from weft_evaluation.tuning.random_search import Search
     from weft_evaluation.tuning.search_space import read_bounds, space_of

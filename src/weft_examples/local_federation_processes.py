@@ -16,7 +16,7 @@ from secrets import randbelow
 from weft.crypto.keys import load_keys, new_keys
 from weft.data.tile import Tile
 from weft.data.write_tile_file import write_tile
-from weft.guards.terms import Terms
+from weft.guards.privacy_terms import Terms
 from weft.network.kits.federation_plan import FederationPlan, Recipient
 from weft.network.kits.nvflare_settings_of_kit import COORDINATOR
 from weft.network.kits.provisioning import provision

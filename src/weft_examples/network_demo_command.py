@@ -34,7 +34,7 @@ def demo_network(
     from time import monotonic
 
     from weft.cli.terminal_output import say, say_json
-    from weft.network.engine import require_engine
+    from weft.network.nvflare_processes import require_engine
     from weft.storage.atomic_folder import refuse_existing
 
     require_engine()

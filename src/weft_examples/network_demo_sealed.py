@@ -18,11 +18,11 @@ from weft.federation.model import load_model
 from weft.network.kits.nvflare_settings_of_kit import COORDINATOR
 from weft.network.submitted_task import LinearTask
 from weft.privacy.agreement import Consent, read_roster
-from weft_examples.followed_cluster_run import LONG, followed
 from weft_examples.local_federation_processes import FederationProcesses
 from weft_examples.network_demo_data import Example
 from weft_examples.network_demo_results import SealedFigures, same
 from weft_examples.replay_deployed_run_in_process import Drawn, repeat_run
+from weft_examples.wait_for_run_progress import LONG, followed
 
 NAME = "sealed"
 CONFIG = """\

@@ -23,7 +23,7 @@ from weft.crypto.keys import load_all
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation, Trained
 from weft.federation.model import load_model
-from weft.guards.terms import Terms
+from weft.guards.privacy_terms import Terms
 from weft.network.kits.kit_folder import Kit
 from weft.network.kits.nvflare_settings_of_kit import COORDINATOR
 from weft.network.linear_job import LinearJob
@@ -31,11 +31,11 @@ from weft.network.record_and_replay_absences import Missed, Moment, Presence, Re
 from weft.network.submitted_task import LinearTask
 from weft.privacy.agreement import Consent, read_roster
 from weft_examples import network_demo_sealed as sealed
-from weft_examples.followed_cluster_run import LONG, followed
 from weft_examples.local_federation_processes import SUBMITTER, FederationProcesses
 from weft_examples.network_demo_data import Example, breast_example
 from weft_examples.network_demo_results import Figures, figures_of, same
 from weft_examples.open_ports_and_connections import look
+from weft_examples.wait_for_run_progress import LONG, followed
 
 #: Who is killed, and at which iteration; how many iterations the others do without it.
 VICTIM, KILLED_AT, WITHOUT = "clinic", 3, 10

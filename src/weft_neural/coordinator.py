@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from weft.crypto import Adder
 from weft.errors import ConfigError, DataError, PartyAway, ProtocolError
 from weft.federation.participation_terms_and_classes.coordinator import announce
-from weft.guards.terms import Terms
+from weft.guards.privacy_terms import Terms
 from weft.matching.authenticated_class_list import AgreedClasses
 from weft.protocol import Channel, Failure
 from weft.protocol.shared_fields import Participants
@@ -41,7 +41,7 @@ from weft_neural.messages import (
     TrainRequest,
 )
 from weft_neural.scaling import agree_on_columns, scales_of
-from weft_neural.server_model_assembly import Assembly, Server, sent_by
+from weft_neural.server_aggregation import Assembly, Server, sent_by
 from weft_neural.settings import NeuralSettings
 from weft_neural.weighted_means_on_host_or_device import Vector, vector_of
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from weft_neural.device import Device, device_of, received
 from weft_neural.neural_network import Net, perceptron
 from weft_neural.scaling import as_input
-from weft_neural.server_model_assembly import Server
+from weft_neural.server_aggregation import Server
 from weft_neural.training import Samples, share_right
 
 

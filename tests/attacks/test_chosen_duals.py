@@ -21,7 +21,7 @@ from weft.crypto.primitives.scalars_modulo_2_144 import floats_of, unpacked
 from weft.data import Tile
 from weft.errors import WeftError
 from weft.guards import Terms
-from weft.matching import party_slot_order
+from weft.matching import slots_within_cohort
 from weft.matching.guard_facts_from_confirmed_lists import facts_of
 from weft.solvers.hyfdca.party_state import HyfdcaState
 from weft.solvers.run_settings import Settings
@@ -108,7 +108,7 @@ def test_believed_it_gives_a_single_cell(record, monkeypatch, credulous):
         columns[COLUMN] = told.party == 3
         return replace(facts_of(told), owned=columns)
 
-    monkeypatch.setattr(party_slot_order, "facts_of", chosen)
+    monkeypatch.setattr(slots_within_cohort, "facts_of", chosen)
     read, true = attack()
     assert np.isclose(read, true, rtol=1e-6)
     record("35", "unguarded", f"one cell of a party without labels, error {abs(read - true):.0e}")

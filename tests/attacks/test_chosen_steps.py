@@ -17,7 +17,7 @@ from staging import FastStage, Total, scalars
 
 from weft.crypto.ciphers.block_format import read_block
 from weft.solvers.run_settings import Settings
-from weft.solvers.subspace import dual_vector_min_batch_guard
+from weft.solvers.subspace import min_batch_between_dual_vectors
 
 SAMPLES, FAR = 44, 1e9
 FAST = Settings(lam=0.01, loss="logistic", solver="lbfgs", gap=None, iterations=200)
@@ -116,7 +116,7 @@ def single_samples(line):
 
 def test_inner_products_of_single_samples_follow_from_chosen_steps(monkeypatch, record):
     monkeypatch.setattr(
-        dual_vector_min_batch_guard, "_large_enough", lambda atom, *how: np.full_like(atom, -1)
+        min_batch_between_dual_vectors, "_large_enough", lambda atom, *how: np.full_like(atom, -1)
     )
     found, error = single_samples(bisected(60, 6))
     assert found > 30

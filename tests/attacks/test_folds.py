@@ -15,7 +15,7 @@ from solving import best_errors
 
 import weft.federation.leave_out_rare_classes_and_columns as rare
 import weft.federation.party_labels_and_folds as party_labels
-import weft.solvers.subspace.dual_vector_min_batch_guard as dual_vectors
+import weft.solvers.subspace.min_batch_between_dual_vectors as dual_vectors
 from weft.errors import WeftError
 from weft.guards import Terms
 from weft.guards.min_batch_between_sums import SeenBatches

@@ -15,7 +15,7 @@ from weft.data import Tile
 from weft.errors import WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.local_joint_prediction import predict_scores
-from weft.guards.terms import OPEN
+from weft.guards.privacy_terms import OPEN
 from weft.privacy.agreement.party_consent_checks import Consent
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.run_settings import Settings

@@ -21,7 +21,7 @@ from sympy.polys.matrices import DomainMatrix
 from weft.data.tile import Tile
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.guards.terms import OPEN, Terms
+from weft.guards.privacy_terms import OPEN, Terms
 from weft.solvers.run_settings import Settings
 from weft.solvers.sealed import released_model_curvature_shares
 from weft.solvers.sealed.label_leak_of_gradient import (

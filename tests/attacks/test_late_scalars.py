@@ -13,7 +13,7 @@ from asking_again import NAMES, caught, objects, total
 from scene import by_rows, run, table_of
 
 from masked_parties import masks_of
-from weft.crypto.ciphers.tagged_pad_cipher import Pad
+from weft.crypto.ciphers.authenticated_pad_cipher import Pad
 from weft.crypto.coordinator_adder import Adder
 from weft.crypto.scalar_mask_neighbours import attendance
 from weft.federation.local_federation import Federation

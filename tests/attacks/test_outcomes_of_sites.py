@@ -15,7 +15,7 @@ from scipy.special import expit
 from weft.data import Tile
 from weft.errors import WeftError
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.guards.terms import Terms
+from weft.guards.privacy_terms import Terms
 from weft.solvers.run_settings import Settings
 
 ROWS = 60

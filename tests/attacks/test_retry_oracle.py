@@ -14,9 +14,9 @@ import pytest
 from scene import by_rows, table_of
 
 from interposed import body_at
+from weft.crypto.ciphers.authenticated_pad_cipher import Pad
 from weft.crypto.ciphers.block_format import Carried
 from weft.crypto.ciphers.cipher_arguments_and_results import Incoming, Outgoing
-from weft.crypto.ciphers.tagged_pad_cipher import Pad
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.pads import pad_streams
 from weft.crypto.pads.pad_kernels import open_words

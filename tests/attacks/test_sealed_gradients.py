@@ -9,7 +9,7 @@ from scipy.special import expit
 from weft.data.tile import Tile
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.guards.terms import OPEN
+from weft.guards.privacy_terms import OPEN
 from weft.solvers.run_settings import Settings
 
 ROWS, OWN, LAM = 360, 6, 0.05

@@ -14,7 +14,7 @@ from scene import table_of, tile_of
 from weft.errors import ConfigError, DataError
 from weft.federation.local_federation import Federation
 from weft.guards.min_batch_across_runs import Change
-from weft.guards.terms import OPEN, Terms
+from weft.guards.privacy_terms import OPEN, Terms
 from weft.matching.build_holdings import LabelConflict
 from weft.network.envelope_bytes import Hello, decode_reply, encode
 from weft.network.site_answers_envelopes import Site

@@ -31,7 +31,7 @@ from without_rings import without_masks
 from weft.errors import WeftError
 from weft.federation.local_federation import Preprocessing
 from weft.guards import Terms
-from weft.matching import party_slot_order
+from weft.matching import slots_within_cohort
 from weft.matching.confirm_holder_lists import Confirmation
 from weft.matching.guard_facts_from_confirmed_lists import facts_of
 from weft.protocol import Fields
@@ -116,7 +116,7 @@ def test_told_that_nobody_sees_its_sums_a_party_keeps_its_guard(record, monkeypa
     def believed(told):
         return replace(facts_of(told), exposed=told.exposed)
 
-    monkeypatch.setattr(party_slot_order, "facts_of", believed)
+    monkeypatch.setattr(slots_within_cohort, "facts_of", believed)
     read, rows = rows_read(table)
     assert read > 0
     record("25", "unguarded", f"guards off: {read} of {rows} rows exactly")

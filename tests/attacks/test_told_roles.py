@@ -22,7 +22,7 @@ from weft.crypto.primitives.scalars_modulo_2_144 import floats_of, unpacked
 from weft.data import Tile
 from weft.errors import WeftError
 from weft.guards import Terms
-from weft.matching import coordinator, party_slot_order
+from weft.matching import coordinator, slots_within_cohort
 from weft.matching.confirm_holder_lists import Confirmation
 from weft.matching.guard_facts_from_confirmed_lists import LyingView, check_labelled, facts_of
 from weft.matching.tamper_proof_sample_count import CountCheck
@@ -77,7 +77,7 @@ def test_nobody_can_say_whose_weight_counts(record, monkeypatch):
         columns[0] = told.party == 0
         return replace(facts_of(told), owned=columns)
 
-    monkeypatch.setattr(party_slot_order, "facts_of", believed)
+    monkeypatch.setattr(slots_within_cohort, "facts_of", believed)
     read, single, _ = own_weight()
     assert np.isclose(read, single)
     record("34", "unguarded", f"one weight of one party: {read:.3g}")

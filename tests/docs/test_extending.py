@@ -24,11 +24,11 @@ from sklearn.preprocessing import StandardScaler
 from weft import Federation, Settings
 from weft.crypto.ciphers import block_format as payload
 from weft.crypto.ciphers import known_ciphers
+from weft.crypto.ciphers.authenticated_pad_cipher import Pad
 from weft.crypto.ciphers.known_ciphers import register_cipher
-from weft.crypto.ciphers.tagged_pad_cipher import Pad
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ConfigError, ProtocolError, WeftError
-from weft.guards import Terms, terms
+from weft.guards import Terms, privacy_terms
 from weft.losses import LOSSES, get_loss, register_loss
 from weft.privacy.audit.audit_of_a_recording import audit
 from weft.protocol import Nothing, Request
@@ -51,7 +51,7 @@ def restored():
         patch.dict(payload.CIPHER_CODES),
         patch.dict(payload._CIPHERS),
         patch.dict(known_ciphers._KINDS),
-        patch.object(terms, "_CIPHERS", [*terms._CIPHERS]),
+        patch.object(privacy_terms, "_CIPHERS", [*privacy_terms._CIPHERS]),
     ):
         yield
 
@@ -221,7 +221,7 @@ def test_the_cipher_of_the_page_hides_and_trains_to_the_optimum():
     seen = audit(head, entries_of(trained.channel.transcript))
     assert not seen.findings
     # Whoever has not agreed to it refuses, under careful terms and under none.
-    for how in (Terms(allow_pairs=True), terms.OPEN):
+    for how in (Terms(allow_pairs=True), privacy_terms.OPEN):
         settings = Settings(loss="squared", lam=1e-2, cipher="hashed", iterations=2)
         with pytest.raises(ProtocolError, match="refuses cipher = 'hashed'"):
             Federation(page["split"].parties, terms=how).train(settings)
@@ -349,7 +349,7 @@ def test_a_cipher_that_hides_nothing_or_opens_wrongly_is_refused(streams, named)
     with pytest.raises(ConfigError, match=named) as refused:
         register_cipher(type("Slip", (Pad,), {"name": "slip", "streams": streams}), 200)
     assert str(refused.value).count(". ") == 0
-    assert "slip" not in {*payload.CIPHER_CODES, *known_ciphers._KINDS, *terms._CIPHERS}
+    assert "slip" not in {*payload.CIPHER_CODES, *known_ciphers._KINDS, *privacy_terms._CIPHERS}
 
 
 # ── a channel ─────────────────────────────────────────────────────────────────────────────

@@ -26,7 +26,7 @@ from weft.data import SPLITS, Split, Table, pool
 from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.model import Model, load_model
-from weft.guards.terms import Terms
+from weft.guards.privacy_terms import Terms
 from weft.losses import get_loss
 from weft.privacy.ledger.expected_exposure import outlook
 from weft.privacy.ledger.expected_exposure_text import paragraphs

@@ -19,7 +19,7 @@ from weft.data import SPLITS, Split, Table, pool
 from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.model import load_model
-from weft.guards.terms import Terms
+from weft.guards.privacy_terms import Terms
 from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.party_searches_duals_and_losses import SampleSide
 from weft.sums.scalar_sums import add_scalars

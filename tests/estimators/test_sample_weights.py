@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression, PoissonRegressor
 from weft import HybridClassifier, HybridGLM, Tile
 from weft.errors import ConfigError, DataError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.guards.terms import Terms
+from weft.guards.privacy_terms import Terms
 from weft.solvers.run_settings import Settings
 
 Floats = NDArray[np.float64]

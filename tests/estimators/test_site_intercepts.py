@@ -15,7 +15,7 @@ from weft.config.read_config import read_config
 from weft.errors import WeftError
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.guards.terms import Terms
+from weft.guards.privacy_terms import Terms
 from weft.solvers.run_settings import Settings
 
 Floats = NDArray[np.float64]

@@ -24,7 +24,7 @@ from weft.solvers.fedavg_fedprox_hyfem import FedavgCoordinator
 from weft.solvers.run_settings import Settings
 from weft_evaluation import reference_optimum as judging
 from weft_evaluation.algorithm_comparison import Arena
-from weft_evaluation.compared_algorithms import Entry, settings_for
+from weft_evaluation.choose_compared_algorithms import Entry, settings_for
 from weft_evaluation.comparison_results import Comparison
 from weft_evaluation.pooled_problem import hold_out
 from weft_evaluation.reference_optimum import Problem, score, solve, weights_of

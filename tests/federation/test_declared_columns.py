@@ -14,7 +14,7 @@ from sklearn.compose import make_column_transformer
 from sklearn.linear_model import Ridge
 from sklearn.preprocessing import OneHotEncoder
 
-from weft.config.read_prediction_samples import read_samples
+from weft.config.read_cells_of_new_samples import read_samples
 from weft.config.strict_reading import checked
 from weft.data import Tile, read_tile
 from weft.data.columns.column_agreement import Levels, settled_together
@@ -25,7 +25,7 @@ from weft.federation.column_level_agreement.party import ColumnsParty
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.model import load_model
 from weft.federation.party import Party
-from weft.guards.terms import OPEN
+from weft.guards.privacy_terms import OPEN
 from weft.matching.encrypted_level_lists import LevelList, lock_levels
 from weft.protocol import fields_of
 from weft.protocol.declared_message_fields import message_of

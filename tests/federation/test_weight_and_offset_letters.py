@@ -17,7 +17,7 @@ from weft.federation.weight_and_offset_letters.messages import (
     TakeRequest,
     TellRequest,
 )
-from weft.guards.terms import OPEN
+from weft.guards.privacy_terms import OPEN
 from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import pack
 from weft.solvers.run_settings import Settings

@@ -28,7 +28,7 @@ from weft.guards.model_noise_size import (
     row_bound,
     sensitivity,
 )
-from weft.guards.terms import OPEN
+from weft.guards.privacy_terms import OPEN
 from weft.privacy.agreement import Consent, Limits, SitePolicy
 from weft.privacy.ledger.ledger_file import Book
 from weft.privacy.ledger.run_booking import Ledger

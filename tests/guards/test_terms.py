@@ -18,7 +18,7 @@ from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation
 from weft.federation.party import Party
 from weft.guards import OPEN, Terms
-from weft.guards.terms import MODES
+from weft.guards.privacy_terms import MODES
 from weft.matching.guard_facts_from_confirmed_lists import facts_of
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.check_runs_against_terms import check_seat, check_settings

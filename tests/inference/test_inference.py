@@ -18,7 +18,7 @@ from weft.data import SPLITS, Table, load
 from weft.errors import ConfigError, DataError, ProtocolError
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.guards.terms import OPEN, Terms
+from weft.guards.privacy_terms import OPEN, Terms
 from weft.inference.coefficient_summary import Summary
 from weft.inference.coefficient_table_text import ratio_figures
 from weft.inference.significance_tests import SignificanceTest

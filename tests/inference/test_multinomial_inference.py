@@ -15,7 +15,7 @@ from test_inference import GUARDED, by_site, fitted
 from weft import HybridGLM
 from weft.data import SPLITS, Table
 from weft.errors import ConfigError
-from weft.guards.terms import OPEN
+from weft.guards.privacy_terms import OPEN
 from weft.inference.coefficient_summary import Summary
 from weft.inference.party_sums_for_multinomial_standard_errors import (
     class_statistics,

@@ -16,7 +16,7 @@ from test_inference import assert_same, fitted
 from weft import Tile
 from weft.data import Table, load
 from weft.errors import DataError
-from weft.guards.terms import OPEN, Terms
+from weft.guards.privacy_terms import OPEN, Terms
 from weft.inference.certified_distance import certify
 from weft.inference.refuse_standard_errors import refuse_collinear, refuse_unidentified
 from weft.inference.totals_at_final_model import FitStatistics

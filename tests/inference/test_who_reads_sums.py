@@ -19,7 +19,7 @@ from weft.federation.messages import StatisticsShare
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.release import reader_opens_release, standard_errors_party
 from weft.federation.release.masked_standard_error_sums import masked_words, opened
-from weft.guards.terms import OPEN, Terms
+from weft.guards.privacy_terms import OPEN, Terms
 from weft.inference.party_sums_for_standard_errors import matrices_in
 from weft.inference.totals_at_final_model import FitStatistics
 from weft.privacy.ledger.run_booking import Ledger

@@ -14,7 +14,7 @@ from covering import changing
 from weft import HybridGLM, Tile
 from weft.data import Table
 from weft.errors import ConfigError, DataError
-from weft.guards.terms import Terms
+from weft.guards.privacy_terms import Terms
 
 GUARDED = Terms(allow_second_moments=True)
 _SLOW = ("binomial", "poisson", "tweedie", "negative-binomial")

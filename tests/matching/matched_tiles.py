@@ -9,7 +9,7 @@ import numpy as np
 from weft.crypto import Adder
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.party_seeds_and_shared_key import Keyring
-from weft.guards.terms import OPEN
+from weft.guards.privacy_terms import OPEN
 from weft.matching.coordinator import meet
 from weft.matching.messages import VIEW
 from weft.matching.party import MatchingParty

@@ -17,7 +17,7 @@ from weft.crypto.secret_bytes import Secret
 from weft.data import Tile
 from weft.errors import ConfigError, DataError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.guards.terms import OPEN, Terms
+from weft.guards.privacy_terms import OPEN, Terms
 from weft.matching.messages import CONFLICT, HELLO, ConflictRequest, HelloRequest
 from weft.matching.oprf_announcement_and_limits import Announcement
 from weft.matching.party import MatchingParty

@@ -22,8 +22,8 @@ from weft.cli import main
 _LOADED = (
     "nvflare.private.fed.app.server.server_train",
     "nvflare.private.fed.app.client.client_train",
-    "weft.network.engine.serve_and_join",
-    "weft.network.engine.client_party",
+    "weft.network.nvflare_processes.serve_and_join",
+    "weft.network.nvflare_processes.client_party",
     "weft.network.open_site",
     "weft.network.linear_job",
     "weft.federation.party",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toys import MemoryTransport, Place
 
-from weft.guards.terms import OPEN
+from weft.guards.privacy_terms import OPEN
 from weft.network.coordinator_run import coordinate_run
 from weft.network.model_saving_party import ModelSavingParty
 from weft.network.run_progress import Progress

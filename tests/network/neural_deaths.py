@@ -9,7 +9,7 @@ import torch
 from neural_sites import numbers
 from rehearsed_deaths import PARTIES, PATIENCE, SETUP, WORK, Study
 
-from weft.guards.terms import OPEN
+from weft.guards.privacy_terms import OPEN
 from weft.network.record_and_replay_absences import Presence, ReplayedPresence
 from weft.network.run_results import PRESENCE
 from weft.privacy.agreement import Limits

@@ -14,8 +14,8 @@ from types import SimpleNamespace
 from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
 from nvflare.fuel.f3.message import Message
 
-from weft.network.engine.client_party import PartyComponent
-from weft.network.engine.nvflare_transport import ASK, NvflareTransport
+from weft.network.nvflare_processes.client_party import PartyComponent
+from weft.network.nvflare_processes.nvflare_transport import ASK, NvflareTransport
 from weft.network.secure_session import SecureSite, SecureTransport
 
 ORIGIN = "server.f00d"

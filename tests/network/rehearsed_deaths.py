@@ -20,7 +20,7 @@ from test_secure_session import credential
 from weft.data.tile import Tile
 from weft.federation.model import load_model
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
-from weft.guards.terms import OPEN, Terms
+from weft.guards.privacy_terms import OPEN, Terms
 from weft.network import clock as network_clock
 from weft.network.coordinator_run import coordinate_run
 from weft.network.envelope_bytes import End, Hello, Work, decode_envelope

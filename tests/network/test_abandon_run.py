@@ -9,10 +9,10 @@ from weft.errors import ConfigError, ProtocolError
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.network.coordinator_run import coordinate_run
 from weft.network.discard_run import SUBMITTER, TASK, abandon_run, leave_run
-from weft.network.engine import admin_session as asking
-from weft.network.engine.admin_session import AbandonRequest, RunInfo
 from weft.network.envelope_bytes import End, Failed, Hello, Welcome, decode_reply, encode
 from weft.network.network_channel import NetworkChannel
+from weft.network.nvflare_processes import admin_session as asking
+from weft.network.nvflare_processes.admin_session import AbandonRequest, RunInfo
 from weft.network.run_progress import Progress, Report
 from weft.network.run_queue import Submission
 from weft.network.site_run_index import RunIndex

@@ -23,9 +23,9 @@ from weft.network.console.shared_view_records import ExposureRow, FederationView
 from weft.network.console.site_view import SiteView
 from weft.network.console.submitter_view import SubmitterView
 from weft.network.current_wait import Wait
-from weft.network.engine.admin_session import NoCoordinator, RunInfo
 from weft.network.kits.kit_folder import Kit
 from weft.network.kits.nvflare_settings_of_kit import engine_folder
+from weft.network.nvflare_processes.admin_session import NoCoordinator, RunInfo
 from weft.network.process_pulse import Pulse, SeenSite, write_pulse
 from weft.network.run_progress import Report
 from weft.network.run_progress_file import GapPoint, RunFigures, write_figures

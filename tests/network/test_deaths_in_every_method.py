@@ -38,7 +38,7 @@ from weft.federation.descriptive_statistics_coordinator import described_as
 from weft.federation.local_federation import Federation
 from weft.federation.model import Model
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.guards.terms import OPEN
+from weft.guards.privacy_terms import OPEN
 from weft.network.prediction_job import read_scores, sign_prediction
 from weft.network.record_and_replay_absences import Presence, ReplayedPresence
 from weft.network.run_results import PRESENCE

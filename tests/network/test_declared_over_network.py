@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from member_sites import MemberSites
 
+from weft.config.read_cells_of_new_samples import read_samples
 from weft.config.read_config import read_config
-from weft.config.read_prediction_samples import read_samples
 from weft.crypto.keys import load_all, new_keys
 from weft.data.columns.column_rules import ColumnRule, encode_rules
 from weft.errors import ConfigError, WeftError

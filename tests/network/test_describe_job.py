@@ -17,8 +17,8 @@ from weft.data import Tile
 from weft.errors import WeftError
 from weft.federation.descriptive_statistics_coordinator import described_as
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.guards.terms import OPEN
-from weft.network.describe_job import make_correlation_run, read_description
+from weft.guards.privacy_terms import OPEN
+from weft.network.descriptive_statistics_job import make_correlation_run, read_description
 from weft.network.submitted_task import DescribeTask
 from weft.solvers.run_settings import Settings
 

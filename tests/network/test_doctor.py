@@ -11,8 +11,8 @@ import pytest
 from kitted import ANNA, kit_of
 from test_port_and_coordinator_checks import coordinator, open_kit
 
-from weft.network.engine import kit_health
 from weft.network.kits.kit_folder import Kit
+from weft.network.nvflare_processes import kit_health
 
 
 def examined(kit):

@@ -10,12 +10,12 @@ from time import monotonic, sleep
 import pytest
 from nvflare.fuel.f3.streaming.byte_receiver import RxTask
 
-from weft.network.engine.engine_internals import (
+from weft.network.nvflare_processes.engine_internals import (
     INTERNALS,
     forget_messages_by_one_thread,
     growing_pauses,
 )
-from weft.network.engine.shared_timer import SharedTimer
+from weft.network.nvflare_processes.shared_timer import SharedTimer
 
 #: The version that these are of, and the beginning of the hash of each source.
 KNOWN_VERSION = "2.9.0"

@@ -16,11 +16,11 @@ from nvflare.app_common.job_schedulers.job_scheduler import SCHEDULE_RESULT_OK
 from nvflare.app_common.storages.filesystem_storage import FilesystemStorage
 
 from weft.errors import ConfigError
-from weft.network.engine.admin_session import info_of, places_of
-from weft.network.engine.coordinator_job import submitter_of
-from weft.network.engine.run_scheduler import RunScheduler
-from weft.network.engine.write_job import ENDING, FORGETS, ending_file
 from weft.network.kits.kit_folder import Kit
+from weft.network.nvflare_processes.admin_session import info_of, places_of
+from weft.network.nvflare_processes.coordinator_job import submitter_of
+from weft.network.nvflare_processes.run_scheduler import RunScheduler
+from weft.network.nvflare_processes.write_job import ENDING, FORGETS, ending_file
 from weft.network.run_progress import Report
 from weft.network.run_queue import QueueLimits
 

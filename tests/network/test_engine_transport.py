@@ -12,9 +12,9 @@ from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode
 from nvflare.fuel.f3.message import Message
 
 from covering import before_release
-from weft.network.engine import nvflare_transport as post_module
-from weft.network.engine.client_party import PartyComponent
-from weft.network.engine.nvflare_transport import (
+from weft.network.nvflare_processes import nvflare_transport as post_module
+from weft.network.nvflare_processes.client_party import PartyComponent
+from weft.network.nvflare_processes.nvflare_transport import (
     ANSWERED,
     ASK,
     MOST_BYTES,

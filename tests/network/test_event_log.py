@@ -12,13 +12,17 @@ import pytest
 from toys import MemoryTransport, Place, ToyRequest, toy
 
 from weft.errors import ConfigError, DataError
-from weft.network.engine import event_log_files
-from weft.network.engine.client_party import PartyComponent
-from weft.network.engine.event_log_files import LogFollower, event_log_file, start_event_log
-from weft.network.engine.leave_out_harmless_log_lines import leave_out_expected_errors
-from weft.network.engine.run_scheduler import RunScheduler
 from weft.network.event_lines import OWN
 from weft.network.network_channel import NetworkChannel
+from weft.network.nvflare_processes import event_log_files
+from weft.network.nvflare_processes.client_party import PartyComponent
+from weft.network.nvflare_processes.event_log_files import (
+    LogFollower,
+    event_log_file,
+    start_event_log,
+)
+from weft.network.nvflare_processes.leave_out_harmless_log_lines import leave_out_expected_errors
+from weft.network.nvflare_processes.run_scheduler import RunScheduler
 from weft.network.run_progress import Progress
 from weft.network.serve_settings import ServeSettings, read_log_style, write_serve_settings
 from weft.protocol import Failure, Request
@@ -56,7 +60,7 @@ def test_a_json_line_names_its_run_and_tells_only_what_may_leave(kit):
         raise KeyError("value 9457")
     except KeyError:
         log.exception("run %s: broke down", "study-1")
-    logging.getLogger("weft.network.engine.client_party").info("chatter of the engine")
+    logging.getLogger("weft.network.nvflare_processes.client_party").info("chatter of the engine")
     found = lines(kit)
     assert [(line.get("run"), line["message"]) for line in found] == [
         ("study-1", "takes part"),

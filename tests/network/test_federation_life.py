@@ -16,10 +16,10 @@ from kitted import certificate_of, refusal, sentence, shake_hands
 from weft.cli import main
 from weft.crypto.keys import load_keys
 from weft.errors import ConfigError, ProtocolError, WeftError
-from weft.network.engine import prune_runs
 from weft.network.kits import certificate_requests, provisioning
 from weft.network.kits.coordinator_move_letter import follow, read_address
 from weft.network.kits.kit_folder import Kit
+from weft.network.nvflare_processes import prune_runs
 from weft.network.run_progress import Report
 from weft.network.run_progress_file import RunFigures, figures_of_run, write_figures
 from weft.network.site_run_index import RunIndex

@@ -12,7 +12,7 @@ from weft.crypto.keys import ephemeral_keys
 from weft.data import Tile
 from weft.federation.model import Model
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.guards.terms import OPEN
+from weft.guards.privacy_terms import OPEN
 from weft.network.envelope_bytes import Hello, decode_reply, encode
 from weft.network.party_interface import OpenedParty
 from weft.network.prediction_job import sign_prediction

@@ -19,7 +19,7 @@ from weft.crypto.keys import ephemeral_keys
 from weft.crypto.party_key_pairs import Identity
 from weft.data import load
 from weft.errors import ConfigError, ProtocolError
-from weft.guards.terms import OPEN, Terms
+from weft.guards.privacy_terms import OPEN, Terms
 from weft.network.coordinator_run import coordinate_run
 from weft.network.installed_job_kinds import JOB_KINDS, job_kind_of, read_task
 from weft.network.job_kind_interface import JobKind, WrittenBy

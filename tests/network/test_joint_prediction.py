@@ -13,7 +13,7 @@ import pytest
 from member_sites import MemberSites
 from toys import MemoryTransport
 
-from weft.config.read_prediction_samples import read_samples
+from weft.config.read_cells_of_new_samples import read_samples
 from weft.crypto.authenticated_party_letters import LetterError, read_letter
 from weft.crypto.ciphers.block_format import read_block, words_of
 from weft.crypto.keys import ephemeral_keys
@@ -22,7 +22,7 @@ from weft.federation.joint_prediction_coordinator import sum_scores
 from weft.federation.joint_prediction_party import JointParty
 from weft.federation.local_joint_prediction import predict_scores
 from weft.federation.model import Model
-from weft.guards.terms import OPEN
+from weft.guards.privacy_terms import OPEN
 from weft.network.prediction_job import SealedScores, read_scores, sign_prediction
 from weft.network.run_results import RESULTS
 from weft.network.submitted_task import PredictTask

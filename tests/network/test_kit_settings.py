@@ -75,7 +75,7 @@ def test_classes_in_settings_exist_and_stream_no_logs(place, name):
 
 def test_a_site_starts_its_party_and_nothing_else(place):
     (party,) = settings(place / "north")["components"]
-    assert party["path"] == "weft.network.engine.client_party.PartyComponent"
+    assert party["path"] == "weft.network.nvflare_processes.client_party.PartyComponent"
     assert party["args"] == {}
 
 
@@ -91,8 +91,8 @@ def test_a_site_sends_none_of_its_settings_along(place):
 @pytest.mark.parametrize(
     ("name", "ours"),
     [
-        ("coordinator", "weft.network.engine.coordinator_job.CoordinatorController"),
-        ("north", "weft.network.engine.client_party.PartyComponent"),
+        ("coordinator", "weft.network.nvflare_processes.coordinator_job.CoordinatorController"),
+        ("north", "weft.network.nvflare_processes.client_party.PartyComponent"),
     ],
 )
 def test_jobs_may_name_one_class_of_ours_and_nothing_else(place, name, ours):
@@ -104,8 +104,8 @@ def test_jobs_may_name_one_class_of_ours_and_nothing_else(place, name, ours):
         "nvflare.app_common.workflows.fedavg.FedAvg",
         "os.system",
         "weft.cli.main",
-        "weft.network.engine.write_job.write_job",
-        "weft.network.engine.coordinator_job.packed_json",
+        "weft.network.nvflare_processes.write_job.write_job",
+        "weft.network.nvflare_processes.coordinator_job.packed_json",
     ):
         with pytest.raises(Exception, match="not in allow_list"):
             judge.authorize_component_config({"path": path}, workspace=workspace)
@@ -154,7 +154,10 @@ def test_a_coordinators_kit_made_when_the_scheduler_was_called_otherwise_starts(
     file = tmp_path / "older/local/resources.json"
     resources = json.loads(file.read_text())
     (scheduler,) = (c for c in resources["components"] if c["id"] == "job_scheduler")
-    now, scheduler["path"] = scheduler["path"], "weft.network.engine.server_only_jobs.RunScheduler"
+    now, scheduler["path"] = (
+        scheduler["path"],
+        "weft.network.nvflare_processes.server_only_jobs.RunScheduler",
+    )
     file.write_text(json.dumps(resources))
     kit = Kit.open(tmp_path / "older", "coordinator")
     kit.prepare()

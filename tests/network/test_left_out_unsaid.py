@@ -14,7 +14,7 @@ from weft.crypto.keys import load_all, new_keys
 from weft.data.columns.column_rules import ColumnRule, encode_rules
 from weft.federation import coordinator
 from weft.federation.local_federation import Preprocessing
-from weft.guards.terms import OPEN, Terms
+from weft.guards.privacy_terms import OPEN, Terms
 from weft.network.site_data_keys_and_consent import load_member
 from weft.network.submitted_task import LinearTask
 from weft.privacy.agreement import Consent

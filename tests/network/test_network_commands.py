@@ -25,11 +25,11 @@ from weft.federation.party import Party
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.network import site_join_settings
 from weft.network.current_wait import Wait
-from weft.network.engine import serve_and_join as processes
-from weft.network.engine.admin_session import RunInfo
-from weft.network.engine.engine_internals import open_no_local_port
 from weft.network.kits.kit_folder import Kit
 from weft.network.model_saving_party import ModelSavingParty
+from weft.network.nvflare_processes import serve_and_join as processes
+from weft.network.nvflare_processes.admin_session import RunInfo
+from weft.network.nvflare_processes.engine_internals import open_no_local_port
 from weft.network.open_site import open_site
 from weft.network.run_progress import Report
 from weft.network.run_queue import QueueLimits, Submission
@@ -357,7 +357,7 @@ def test_which_run_is_stopped_need_not_be_said_where_one_has_but_one(
 def test_giving_a_run_up_names_who_does_not_know_it(place, weft, server, monkeypatch):
     server()
     monkeypatch.setattr(
-        "weft.network.engine.admin_session.AbandonRequest.send",
+        "weft.network.nvflare_processes.admin_session.AbandonRequest.send",
         lambda _: {"south": "is not connected"},
     )
     code, out, _ = weft("stop", kit_of(place, ANNA), "a-1", "--forget")

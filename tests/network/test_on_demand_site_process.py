@@ -14,10 +14,12 @@ import msgspec
 import psutil
 import pytest
 
-from weft.network.engine import site_process_main
-from weft.network.engine.fork_server import ForkServer
-from weft.network.engine.on_demand_site_process import SiteProcess
-from weft.network.engine.site_process_frames import (
+from weft.network.envelope_bytes import Failed, Ping, Pong, decode_reply, encode
+from weft.network.metrics_text import single
+from weft.network.nvflare_processes import site_process_main
+from weft.network.nvflare_processes.fork_server import ForkServer
+from weft.network.nvflare_processes.on_demand_site_process import SiteProcess
+from weft.network.nvflare_processes.site_process_frames import (
     FIRST,
     MOST_LETTERS,
     MOST_PINGS,
@@ -26,8 +28,6 @@ from weft.network.engine.site_process_frames import (
     receive_frame,
     send_frame,
 )
-from weft.network.envelope_bytes import Failed, Ping, Pong, decode_reply, encode
-from weft.network.metrics_text import single
 from weft.network.site_run_index import RunIndex
 
 SPENT = single("weft_exposure_epsilon", "ε of released models with noise.", 0.5)
@@ -84,7 +84,7 @@ def test_letters_are_answered_by_one_process_several_at_once(tmp_path):
 
 
 def test_its_process_ends_where_nothing_is_asked_and_another_begins(tmp_path, monkeypatch):
-    monkeypatch.setattr("weft.network.engine.on_demand_site_process._LOOK", 0.01)
+    monkeypatch.setattr("weft.network.nvflare_processes.on_demand_site_process._LOOK", 0.01)
     with opened(tmp_path, idle=0.05) as site:
         first = pid_of(site.answer(b"a"))
         assert site.exposure() == [SPENT]
@@ -136,8 +136,8 @@ def test_pings_are_answered_while_a_process_begins(tmp_path):
 
 def test_pings_are_answered_where_more_letters_come_than_a_site_works_on(tmp_path, monkeypatch):
     """The others are refused with a sentence, and taken again when some are answered."""
-    monkeypatch.setattr("weft.network.engine.on_demand_site_process.MOST_LETTERS", 3)
-    monkeypatch.setattr("weft.network.engine.on_demand_site_process.MOST_PINGS", 1)
+    monkeypatch.setattr("weft.network.nvflare_processes.on_demand_site_process.MOST_LETTERS", 3)
+    monkeypatch.setattr("weft.network.nvflare_processes.on_demand_site_process.MOST_PINGS", 1)
     told, tell = os.pipe()
 
     def hold(letter):
@@ -221,7 +221,7 @@ def test_no_letter_is_taken_for_a_question_of_the_owner(tmp_path):
 
 def test_a_letter_that_comes_as_its_process_ends_starts_one_other_only(tmp_path, monkeypatch):
     """Two would lock each other out of the files of a run."""
-    monkeypatch.setattr("weft.network.engine.on_demand_site_process._LOOK", 0.01)
+    monkeypatch.setattr("weft.network.nvflare_processes.on_demand_site_process._LOOK", 0.01)
     is_over, replies = SiteProcess._is_over, []
 
     def just_then(site, working):

@@ -13,17 +13,17 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from kitted import FEDERATION, kit_of, refusal, write
 
-from weft.network.engine import port_and_coordinator_checks as doors
-from weft.network.engine.port_and_coordinator_checks import (
+from weft.network.kits import certificates
+from weft.network.kits.federation_plan import read_plan
+from weft.network.kits.kit_folder import Kit
+from weft.network.kits.provisioning import provision
+from weft.network.nvflare_processes import port_and_coordinator_checks as doors
+from weft.network.nvflare_processes.port_and_coordinator_checks import (
     Unreachable,
     check_coordinator,
     check_port_free,
     wait_for_coordinator,
 )
-from weft.network.kits import certificates
-from weft.network.kits.federation_plan import read_plan
-from weft.network.kits.kit_folder import Kit
-from weft.network.kits.provisioning import provision
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from kitted import kit_of
 
 from weft.crypto.keys import new_keys
-from weft.network.engine import no_memory_growth, serve_and_join
+from weft.network.nvflare_processes import no_memory_growth, serve_and_join
 
 #: Libraries and rooms that only a run, or a site with its tables, needs.
 _OF_RUNS = ("numba", "llvmlite", "pandas", "pyarrow", "scipy", "sklearn", "tenseal", "torch",
@@ -25,17 +25,18 @@ _MOST_OF_SITE = 65
 
 _COORDINATOR = """
 import nvflare
-import weft.cli.join_runs_as_site, weft.network.engine.engine_internals
-import weft.network.engine.serve_and_join, weft.network.engine.run_scheduler
+import weft.cli.join_runs_as_site, weft.network.nvflare_processes.engine_internals
+import weft.network.nvflare_processes.serve_and_join, weft.network.nvflare_processes.run_scheduler
 import nvflare.private.fed.app.server.server_train
 """
 #: ``weft join`` up to the moment when it is connected; its own process has read the table by then.
 _SITE = """
 import sys
-import weft.network.engine.serve_and_join as processes
+import weft.network.nvflare_processes.serve_and_join as processes
 from weft.cli import main
 def wait(kit, site, *more):
-    import weft.network.engine.client_party, weft.network.engine.engine_internals
+    import weft.network.nvflare_processes.client_party
+    import weft.network.nvflare_processes.engine_internals
     import nvflare.private.fed.app.client.client_train
     processes.site_heart(kit, site, None)
     site.close()

@@ -17,11 +17,11 @@ from test_engine_scheduling import Context
 from test_metrics import read
 
 from weft import __version__
-from weft.network.engine import engine_internals, kit_health, serve_and_join
-from weft.network.engine.client_party import PartyComponent
-from weft.network.engine.process_status_thread import ProcessHeart
-from weft.network.engine.run_scheduler import RunScheduler
 from weft.network.kits.kit_folder import Kit
+from weft.network.nvflare_processes import engine_internals, kit_health, serve_and_join
+from weft.network.nvflare_processes.client_party import PartyComponent
+from weft.network.nvflare_processes.process_status_thread import ProcessHeart
+from weft.network.nvflare_processes.run_scheduler import RunScheduler
 from weft.network.process_pulse import Pulse, SeenSite, living_pulse, read_pulse, write_pulse
 from weft.network.site_metrics import Traffic
 from weft.network.site_run_index import IndexedRun
@@ -64,7 +64,7 @@ def in_this_process(monkeypatch):
     monkeypatch.setattr(serve_and_join, "_run", run)
     # One beat a test, by hand, in the place of a thread.
     monkeypatch.setattr(serve_and_join.ProcessHeart, "_go_on", lambda heart: None)
-    monkeypatch.setattr("weft.network.engine.process_status_thread._METRICS", 0.0)
+    monkeypatch.setattr("weft.network.nvflare_processes.process_status_thread._METRICS", 0.0)
     hearts = []
     begin = serve_and_join.ProcessHeart.start
 

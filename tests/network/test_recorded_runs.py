@@ -14,7 +14,7 @@ from toys import Crashed, MemoryTransport
 from weft.crypto.keys import ephemeral_keys
 from weft.data import SPLITS, load
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.guards.terms import OPEN
+from weft.guards.privacy_terms import OPEN
 from weft.network import absent_parties, coordinator_run, network_channel
 from weft.network.coordinator_run import coordinate_run
 from weft.network.envelope_bytes import Work, decode_envelope

@@ -10,7 +10,7 @@ from replayed import PREPARATION, Killed, Mortal, Troupe, pair, read, replay, se
 from covering import before_release
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.federation.local_federation import Preprocessing
-from weft.guards.terms import OPEN
+from weft.guards.privacy_terms import OPEN
 from weft.privacy.agreement.party_consent_checks import Consent
 from weft.privacy.ledger.ledger_file import Book
 from weft.privacy.ledger.run_booking import Ledger

@@ -21,7 +21,7 @@ from weft.errors import WeftError
 from weft.federation.local_federation import Federation
 from weft.federation.model import load_model
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
-from weft.guards.terms import OPEN, Terms
+from weft.guards.privacy_terms import OPEN, Terms
 from weft.network.envelope_bytes import Work
 from weft.network.study_check_job import read_check
 from weft.network.submitted_task import CheckTask, LinearTask

@@ -20,7 +20,7 @@ from weft.data.columns.column_rules import ColumnRule, encode_rules
 from weft.errors import ConfigError, ProtocolError, WeftError
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.study_check_messages import CHECK_FILES
-from weft.guards.terms import OPEN, Terms
+from weft.guards.privacy_terms import OPEN, Terms
 from weft.network.envelope_bytes import Work
 from weft.network.site_data_keys_and_consent import load_member
 from weft.network.study_check_job import read_check

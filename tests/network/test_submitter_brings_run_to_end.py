@@ -10,12 +10,12 @@ from nvflare.private.fed.server.job_meta_validator import JobMetaValidator
 
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.network.engine import submitter_brings_run_to_end as supervising
-from weft.network.engine.admin_session import NoCoordinator, RunInfo
-from weft.network.engine.submitter_brings_run_to_end import Supervisor
-from weft.network.engine.write_job import FORGETS, task_file, write_job
 from weft.network.installed_job_kinds import read_task
 from weft.network.kits.kit_folder import Kit
+from weft.network.nvflare_processes import submitter_brings_run_to_end as supervising
+from weft.network.nvflare_processes.admin_session import NoCoordinator, RunInfo
+from weft.network.nvflare_processes.submitter_brings_run_to_end import Supervisor
+from weft.network.nvflare_processes.write_job import FORGETS, task_file, write_job
 from weft.network.run_progress import Progress, Report
 from weft.network.run_queue import Submission
 from weft.network.submitted_task import LinearTask

@@ -14,8 +14,8 @@ from threading import Event
 import pytest
 from kitted import kit_of
 
-from weft.network.engine.process_status_thread import ProcessHeart
 from weft.network.kits.kit_folder import Kit
+from weft.network.nvflare_processes.process_status_thread import ProcessHeart
 from weft.network.process_pulse import read_pulse
 from weft.network.systemd_notify import ServiceManager
 

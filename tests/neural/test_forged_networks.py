@@ -10,7 +10,7 @@ from weft.crypto import Adder
 from weft.crypto.keys import ephemeral_keys
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.messages import ANNOUNCE
-from weft.guards.terms import Terms
+from weft.guards.privacy_terms import Terms
 from weft.matching.authenticated_class_list import AgreedClasses
 from weft.privacy.agreement.party_consent_checks import Consent
 from weft.protocol import fields_of

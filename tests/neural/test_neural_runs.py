@@ -9,7 +9,7 @@ import pytest
 from small_networks import HELD, WIDTHS, Door, holdings, numbers, sources, tiny, trained
 
 from weft.errors import ConfigError, ProtocolError, WeftError
-from weft.guards.terms import Terms
+from weft.guards.privacy_terms import Terms
 from weft.privacy.agreement.party_consent_checks import Consent
 from weft.privacy.audit.audit_of_a_recording import audit
 from weft.privacy.audit.field_evidence import meaning_of

@@ -17,7 +17,7 @@ from small_networks import CLASSES, HELD, WIDTHS, tiny, trained
 
 from covering import before_release
 from weft_neural import party_neural_network as local
-from weft_neural import server_model_assembly
+from weft_neural import server_aggregation
 from weft_neural.neural_network import Net
 from weft_neural.neuron_matching import Matching
 from weft_neural.party_samples import Holdings
@@ -333,5 +333,5 @@ def test_the_server_is_stationary_after_every_round(watched):
 
 
 def test_a_server_that_averages_wrongly_is_not_stationary(watched, monkeypatch):
-    monkeypatch.setattr(server_model_assembly, "mean", lambda vectors, weights: vectors[0])
+    monkeypatch.setattr(server_aggregation, "mean", lambda vectors, weights: vectors[0])
     assert min(worst_pull(watched)) > 1e-4

@@ -6,7 +6,7 @@ import pytest
 from weft.data import load
 from weft.solvers.hyfdca.coordinator_iteration_and_totals import Run
 from weft.solvers.hyfdca.data_norms import find_omega
-from weft_evaluation.weights_during_run import Follower
+from weft_evaluation.assemble_weights_from_parties import Follower
 from weft_papers.hyfdca import optima_of_other_readings, run_case
 from weft_papers.hyfdca import setting_data as context
 from weft_papers.hyfdca.cases import Case, Target

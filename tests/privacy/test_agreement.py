@@ -17,7 +17,7 @@ from weft.crypto.secret_bytes import Secret
 from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation
 from weft.federation.local_joint_prediction import predict_scores
-from weft.guards.terms import OPEN, Terms
+from weft.guards.privacy_terms import OPEN, Terms
 from weft.privacy.agreement import (
     Card,
     Consent,

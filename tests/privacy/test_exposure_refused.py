@@ -13,7 +13,7 @@ from weft.crypto.party_key_pairs import Identity
 from weft.data import SPLITS, load
 from weft.errors import WeftError
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.guards.terms import OPEN, Terms
+from weft.guards.privacy_terms import OPEN, Terms
 from weft.network.envelope_bytes import End, Hello, decode_reply, encode
 from weft.network.party_interface import OpenedParty
 from weft.network.site_answers_envelopes import Site

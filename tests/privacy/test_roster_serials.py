@@ -10,7 +10,7 @@ import pytest
 
 from weft.crypto.party_key_pairs import Identity
 from weft.errors import ConfigError, WeftError
-from weft.guards.terms import Terms
+from weft.guards.privacy_terms import Terms
 from weft.privacy.agreement import Card, Consent, read_roster, write_roster
 from weft.privacy.agreement.cards_and_roster_drafts import (
     draft_roster,

@@ -16,7 +16,7 @@ from weft.errors import ConfigError
 from weft.network.console.page_server import PageServer
 from weft.network.console.shared_view_records import ExposureRow, FederationView, RunRow, SiteRow
 from weft.network.current_wait import Wait
-from weft.network.engine.kit_health import Symptom
+from weft.network.nvflare_processes.kit_health import Symptom
 from weft.network.run_progress_file import GapPoint
 
 pytestmark = pytest.mark.skipif(

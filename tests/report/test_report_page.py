@@ -19,7 +19,7 @@ from scipy.stats import binomtest
 
 from weft import Federation, Preprocessing, Settings, Tile
 from weft.all_messages import declared_phases
-from weft.guards.terms import PILOT, Terms
+from weft.guards.privacy_terms import PILOT, Terms
 from weft.report.history_table import certificates, history_frame
 from weft.report.page.gap_and_loss_curves import curves_of, thinned
 from weft.report.page.holdings_section import MOST_DRAWN, feature_groups, tiles_of

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from weft.data.tile import Tile
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.guards.terms import OPEN
+from weft.guards.privacy_terms import OPEN
 from weft.report.results_folder import write_results
 from weft.solvers.run_settings import Settings
 

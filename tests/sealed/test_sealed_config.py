@@ -13,7 +13,7 @@ from weft.guards import OPEN
 from weft.solvers.algorithm_choice import in_sums, resolve, settled
 from weft.solvers.run_settings import Settings
 from weft.solvers.sealed import catalogue_entry, table_positions
-from weft_evaluation.compared_algorithms import settings_for
+from weft_evaluation.choose_compared_algorithms import settings_for
 
 CONFIG = """
 [data]

@@ -14,7 +14,7 @@ from weft.errors import ConfigError
 from weft.estimators import HybridClassifier
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.guards.terms import OPEN
+from weft.guards.privacy_terms import OPEN
 from weft.report.lambda_path import choice_sentence
 from weft.solvers.run_settings import Settings
 from weft.solvers.sealed.fold_rows import rows_of_folds

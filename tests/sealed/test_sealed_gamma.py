@@ -15,7 +15,7 @@ from covering import every_value
 from weft.crypto.pads.pads_all_parties_know import OpeningPads
 from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.guards.terms import OPEN, Terms
+from weft.guards.privacy_terms import OPEN, Terms
 from weft.solvers.run_settings import Settings
 from weft.solvers.sealed import coordinator, party, released_model_curvature_shares
 from weft.solvers.sealed.gamma_as_poisson import REACHES, common_factor, reach_of, told_of_reach

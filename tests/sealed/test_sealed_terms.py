@@ -14,7 +14,7 @@ from weft.federation.coordinator import announce_for, match
 from weft.federation.local_federation import Federation
 from weft.federation.messages import START, StartRequest
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.guards.terms import OPEN, Terms
+from weft.guards.privacy_terms import OPEN, Terms
 from weft.matching.cohorts_seen_by_non_holders import exposed_rows
 from weft.matching.holding_map import HoldingMap
 from weft.solvers.run_settings import Settings

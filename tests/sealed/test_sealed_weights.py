@@ -15,7 +15,7 @@ from covering import cover, every_value
 from weft.crypto.pads.pads_all_parties_know import OpeningPads
 from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.guards.terms import OPEN, Terms
+from weft.guards.privacy_terms import OPEN, Terms
 from weft.solvers.run_settings import Settings
 from weft.solvers.sealed.coalition_knowledge import Told
 from weft.solvers.sealed.label_telling_model_guard import refuse_uneven

@@ -13,7 +13,7 @@ from weft.crypto.pads.pads_all_parties_know import OpeningPads
 from weft.errors import WeftError
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.guards.terms import OPEN
+from weft.guards.privacy_terms import OPEN
 from weft.solvers.run_settings import Settings
 
 TWO = {"a": [(ALL, slice(0, 1))], "b": [(ALL, slice(1, 3))]}

@@ -9,7 +9,7 @@ from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.protocol.channel import Among
 from weft.solvers.run_settings import Settings
-from weft_evaluation.weights_during_run import Follower
+from weft_evaluation.assemble_weights_from_parties import Follower
 
 SOLVERS = {
     "practical": {"solver": "hyfdca", "local": "practical", "iic": 0.3},

@@ -9,7 +9,7 @@ from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.privacy.agreement.limits_and_site_policy import Limits
 from weft.solvers.run_settings import Settings
-from weft.solvers.subspace import coordinator
+from weft.solvers.subspace import coordinator_of_lambda_path
 from weft.solvers.subspace.told_losses_and_vectors_limit import MeasurementLimit
 
 RUNS = [
@@ -29,8 +29,8 @@ def test_a_coordinator_that_goes_on_is_refused(run, patchwork, monkeypatch):
     settings = Settings(lam=1e-3, gap=None, iterations=1, **run)
     honest = Federation(patchwork(), Preprocessing(unit_rows=True)).train(settings)
     assert honest.result.stopped == "1 iterations"
-    monkeypatch.setattr(coordinator, "why_stop", lambda *told: "")
-    monkeypatch.setattr(coordinator.GuardStall, "watch", lambda *told: "")
+    monkeypatch.setattr(coordinator_of_lambda_path, "why_stop", lambda *told: "")
+    monkeypatch.setattr(coordinator_of_lambda_path.GuardStall, "watch", lambda *told: "")
     with pytest.raises(ProtocolError, match="more than the iterations of this run can need"):
         Federation(patchwork(), Preprocessing(unit_rows=True)).train(settings)
 

@@ -262,7 +262,9 @@ def test_parties_of_another_solver_round_nothing_off(table, monkeypatch):
 def test_parties_round_nothing_off_where_samples_weigh_unlike(table, monkeypatch):
     """A coordinator that says nothing against weights: one sample could be most of the moments."""
     monkeypatch.setattr("weft.federation.coordinator.check_samples", lambda *_: None)
-    monkeypatch.setattr("weft.solvers.subspace.coordinator._why_no_moments", lambda _: "")
+    monkeypatch.setattr(
+        "weft.solvers.subspace.coordinator_of_lambda_path._why_no_moments", lambda _: ""
+    )
     with pytest.raises(ProtocolError, match="do not weigh the same"):
         trained(table, cipher="plain", class_weight={"-1": 1.0, "1": 1e4})
 

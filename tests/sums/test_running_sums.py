@@ -17,10 +17,10 @@ from covering import every_pair, every_value, examples
 from masked_parties import masks_of
 from sum_messages import SumsReply, new_request
 from weft.crypto import Adder, FixedPoint
+from weft.crypto.ciphers.authenticated_pad_cipher import Pad
 from weft.crypto.ciphers.block_format import pack_block, read_block, tag_bytes, words_of
 from weft.crypto.ciphers.cipher_arguments_and_results import WHAT, Incoming
 from weft.crypto.ciphers.party_cipher import Plain
-from weft.crypto.ciphers.tagged_pad_cipher import Pad
 from weft.crypto.fixed_point import LEAST_BITS
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.party_seeds_and_shared_key import Keyring

@@ -19,8 +19,7 @@ from weft.cli.algorithms import algorithms
 from weft.cli.audit import audit
 from weft.cli.check import check
 from weft.cli.console_command import console
-from weft.cli.describe import describe
-from weft.cli.doctor import doctor
+from weft.cli.describe_columns import describe
 from weft.cli.export import export
 from weft.cli.federation_changes import life
 from weft.cli.federation_founding import founding
@@ -29,6 +28,7 @@ from weft.cli.federation_rosters import federation
 from weft.cli.init import init
 from weft.cli.join_runs_as_site import join
 from weft.cli.keys import keys
+from weft.cli.kit_doctor import doctor
 from weft.cli.ledger import ledger
 from weft.cli.predict import predict
 from weft.cli.prune import prune

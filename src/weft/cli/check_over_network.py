@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def check_over_network(config: Path, kit: Path, resume: str | None, *, json: bool) -> None:
     """Ask the sites, and print what they told."""
-    from weft.network.engine import require_engine
+    from weft.network.nvflare_processes import require_engine
 
     require_engine()
     from weft.cli.submit_and_follow import followed_run

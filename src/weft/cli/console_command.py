@@ -32,8 +32,8 @@ def console(
     The page changes nothing, loads nothing from elsewhere, and has no paths, samples or columns.
     """
     from weft.cli.terminal_output import say
-    from weft.network.engine import require_engine
     from weft.network.kits.kit_folder import Kit
+    from weft.network.nvflare_processes import require_engine
 
     require_engine()
     viewpoint = _viewpoint(Kit.open(kit))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from weft.guards.terms import Terms
+    from weft.guards.privacy_terms import Terms
     from weft.privacy.agreement import Limits
 
 #: The kind of joint predictions.
@@ -161,7 +161,7 @@ def invite(
 def _terms(*, pilot: bool, allow_exposure: bool) -> Terms:
     import msgspec
 
-    from weft.guards.terms import PILOT, Terms
+    from weft.guards.privacy_terms import PILOT, Terms
 
     given = PILOT if pilot else Terms(allow_exposure=allow_exposure)
     return msgspec.structs.replace(given, matching="oprf")

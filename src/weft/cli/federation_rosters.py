@@ -20,7 +20,7 @@ from weft.cli.federation_founding import (
 if TYPE_CHECKING:
     from datetime import date
 
-    from weft.guards.terms import Terms
+    from weft.guards.privacy_terms import Terms
     from weft.privacy.agreement import Card, SignedRoster
     from weft.privacy.agreement.signed_roster import SignatureState
 
@@ -212,7 +212,7 @@ def _cards(paths: list[Path], keys: Path | None, matching: list[str]) -> list[Ca
 def _from_config(path: Path | None) -> tuple[str | None, Terms, list[str] | None]:
     """Name, terms and label holders that a config has."""
     from weft.config.read_config import read_any_config
-    from weft.guards.terms import Terms
+    from weft.guards.privacy_terms import Terms
 
     if path is None:
         return None, Terms(), None
@@ -225,7 +225,7 @@ def _changed(terms: Terms, changes: dict[str, Any]) -> Terms:
     import msgspec
 
     from weft.config.strict_reading import checked
-    from weft.guards.terms import Terms
+    from weft.guards.privacy_terms import Terms
 
     given = {key: value for key, value in changes.items() if value is not None}
     return checked(Terms, {**msgspec.to_builtins(terms), **given}, "the terms:")

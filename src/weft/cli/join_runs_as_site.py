@@ -10,8 +10,8 @@ import typer
 from weft.cli.kit_options import KitFolder, LogOption, MetricsFile
 
 if TYPE_CHECKING:
-    from weft.network.engine.on_demand_site_process import SiteProcess
     from weft.network.kits.kit_folder import Kit
+    from weft.network.nvflare_processes.on_demand_site_process import SiteProcess
     from weft.network.site_answers_envelopes import Site
     from weft.network.site_join_settings import JoinSettings
 
@@ -99,8 +99,8 @@ def join(
     about samples: such sentences are in KIT/weft/events.log only.
     """
     from weft.cli.terminal_output import say
-    from weft.network.engine import check_engine
     from weft.network.kits.kit_folder import KEYS, ROSTER, SITE_KIT, Kit
+    from weft.network.nvflare_processes import check_engine
 
     check_engine()
     opened = Kit.open(kit, "site")
@@ -135,7 +135,7 @@ def join(
     with exclusive_use(opened):
         site = _opened(settings, opened, json=json)
         write_settings(opened, settings)
-        from weft.network.engine import serve_and_join as processes
+        from weft.network.nvflare_processes import serve_and_join as processes
 
         try:
             processes.join(
@@ -148,7 +148,7 @@ def join(
 def _opened(settings: JoinSettings, kit: Kit, *, json: bool) -> Site | SiteProcess:
     """The site, in a process of its own; where it cannot be opened, this one says why."""
     from weft.cli.terminal_output import say
-    from weft.network.engine.on_demand_site_process import open_apart
+    from weft.network.nvflare_processes.on_demand_site_process import open_apart
 
     apart = open_apart(settings, kit, say)
     if apart is not None:

@@ -95,7 +95,7 @@ def predict(
     config is one for weft submit. Scores are those of the samples of --party, which signs the
     question with its --keys and alone reads them: they are in a file at its site, and here.
     """
-    from weft.config.read_prediction_samples import read_samples
+    from weft.config.read_cells_of_new_samples import read_samples
     from weft.errors import ConfigError
     from weft.federation.model import load_model
     from weft.federation.prediction_table import Predictions
@@ -171,7 +171,7 @@ def _over_network(
     wanted: Columns,
 ) -> None:
     """Ask sites for scores in the name of a party, whose keys are here."""
-    from weft.network.engine import require_engine
+    from weft.network.nvflare_processes import require_engine
 
     require_engine()
     from weft.cli.submit_and_follow import followed_run
@@ -201,8 +201,8 @@ def _joint_scores(
     model: Model, config: Path, keys: Path | None, record: Path | None, ledger: Path | None
 ) -> Predictions:
     """Scores that the parties of a config find together."""
+    from weft.config.read_cells_of_new_samples import insist_on_overlap, read_joint_samples
     from weft.config.read_config import read_config
-    from weft.config.read_prediction_samples import insist_on_overlap, read_joint_samples
     from weft.federation.local_joint_prediction import predict_scores
     from weft.federation.prediction_table import Predictions
     from weft.protocol.recording_file import Head

@@ -37,15 +37,15 @@ def prune(
 
     from weft.cli.terminal_output import say, say_json
     from weft.errors import ConfigError
-    from weft.network.engine import require_engine
     from weft.network.kits.kit_folder import Kit
+    from weft.network.nvflare_processes import require_engine
     from weft.report.number_format import count
 
     if older_than is None and keep is None:
         raise ConfigError("name what is old with --older-than DAYS, --keep N, or both")
     require_engine()
     opened = Kit.open(kit, "coordinator")
-    from weft.network.engine.prune_runs import kept_runs, old_runs
+    from weft.network.nvflare_processes.prune_runs import kept_runs, old_runs
 
     known = kept_runs(opened)
     old = old_runs(known, time.time(), older_than=older_than, keep=keep, recordings=recordings)

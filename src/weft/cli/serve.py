@@ -68,12 +68,12 @@ def serve(
     With --log json every event is one JSON object, with the run that it is about, and nothing in it
     that must stay on this machine; the same lines are in KIT/weft/events.jsonl.
     """
-    from weft.network.engine import require_engine
     from weft.network.kits.kit_folder import Kit
+    from weft.network.nvflare_processes import require_engine
 
     require_engine()
     opened = Kit.open(kit, "coordinator")
-    from weft.network.engine import serve_and_join as processes
+    from weft.network.nvflare_processes import serve_and_join as processes
     from weft.network.run_queue import QueueLimits
     from weft.network.serve_settings import ServeSettings, read_serve_settings
 

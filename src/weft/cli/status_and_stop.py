@@ -11,8 +11,8 @@ from weft.cli.kit_options import AsJson, KitFolder
 
 if TYPE_CHECKING:
     from weft.network.console.shared_view_records import RunRow
-    from weft.network.engine.admin_session import RunInfo, Session
     from weft.network.kits.kit_folder import Kit
+    from weft.network.nvflare_processes.admin_session import RunInfo, Session
 
 
 def status(kit: KitFolder, json: AsJson = False) -> None:
@@ -66,8 +66,8 @@ def _asked(kit: Path) -> tuple[list[str], list[RunRow], str]:
 
 def _seen(kit: Path) -> tuple[list[str], list[RunRow], str]:
     """The same from the coordinator's own files, and what is wrong with its process."""
-    from weft.network.engine import require_engine
     from weft.network.kits.kit_folder import Kit
+    from weft.network.nvflare_processes import require_engine
 
     require_engine()
     from weft.network.console.coordinator_view import CoordinatorView
@@ -162,7 +162,7 @@ def _forget(kit: Path, run: str | None) -> None:
         raise ConfigError("name the run that is to be given up; weft status lists them")
     check_run(run)
     with _session(kit) as session:
-        from weft.network.engine.admin_session import AbandonRequest
+        from weft.network.nvflare_processes.admin_session import AbandonRequest
 
         deaf = AbandonRequest(session, run).send()
     say(f"Run {run} is given up; the coordinator keeps nothing of it.")
@@ -182,12 +182,12 @@ def _goes_on(session: Session, run: RunInfo) -> bool:
 
 
 def _session(kit: Path) -> Session:
-    from weft.network.engine import require_engine
     from weft.network.kits.kit_folder import Kit
+    from weft.network.nvflare_processes import require_engine
 
     require_engine()
     opened = Kit.open(kit, "submitter")
-    from weft.network.engine.admin_session import Session
+    from weft.network.nvflare_processes.admin_session import Session
 
     return Session(opened)
 

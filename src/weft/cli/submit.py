@@ -54,7 +54,7 @@ def submit(
     certified to the gap asked for or lacks a party's part, and 2 if there is no result. --json says
     the same as "complete", with the reasons as "shortcomings".
     """
-    from weft.network.engine import require_engine
+    from weft.network.nvflare_processes import require_engine
 
     require_engine()
     from weft.cli.submit_and_follow import followed_run

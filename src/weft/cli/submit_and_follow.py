@@ -53,9 +53,9 @@ def followed_run(
 
     from weft.cli.terminal_output import RunLine
     from weft.errors import ConfigError, ProtocolError
-    from weft.network.engine.admin_session import Session
-    from weft.network.engine.submitter_brings_run_to_end import Supervisor
     from weft.network.installed_job_kinds import job_kind_of
+    from weft.network.nvflare_processes.admin_session import Session
+    from weft.network.nvflare_processes.submitter_brings_run_to_end import Supervisor
     from weft.network.submitted_task import check_run
     from weft.network.task_from_config import new_run
 

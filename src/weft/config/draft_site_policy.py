@@ -10,7 +10,7 @@ from weft.config.draft_config import columns_of
 from weft.data.findings_with_config_fixes import Finding, by_severity, merged_settings, toml_line
 from weft.data.read_tiles import examine
 from weft.errors import ConfigError
-from weft.guards.terms import Terms
+from weft.guards.privacy_terms import Terms
 
 #: Runs that a drafted policy allows, all in all.
 _RUNS = 20

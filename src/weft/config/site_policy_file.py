@@ -22,7 +22,7 @@ import msgspec
 
 from weft.config.strict_reading import checked, known_keys, naming, read_toml
 from weft.errors import ConfigError
-from weft.guards.terms import OPEN, Terms
+from weft.guards.privacy_terms import OPEN, Terms
 from weft.privacy.agreement.limits_and_site_policy import Limits, SitePolicy
 
 

@@ -21,7 +21,7 @@ from weft.crypto.randomness_kept_for_restart import RandomnessLog
 from weft.crypto.scalar_masks import Masks
 from weft.crypto.secret_bytes import KEY_BYTES, Secret
 from weft.errors import ProtocolError
-from weft.guards.terms import OPEN, Terms
+from weft.guards.privacy_terms import OPEN, Terms
 from weft.protocol.shared_fields import NONCE, Company, Participants
 
 

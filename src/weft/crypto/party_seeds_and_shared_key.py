@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Ints
+from weft.crypto.ciphers.authenticated_pad_cipher import Pad
 from weft.crypto.ciphers.block_format import DEALT_CIPHERS
-from weft.crypto.ciphers.tagged_pad_cipher import Pad
 from weft.crypto.key_and_seed_messages import SeedBoxes, SeedPlan
 from weft.crypto.pads.pad_streams import Streams
 from weft.crypto.pads.pads_all_parties_know import OpeningPads
@@ -35,7 +35,7 @@ from weft.crypto.seed_letters import (
 )
 from weft.errors import ProtocolError
 from weft.fast_small_array_operations import among
-from weft.guards.terms import OPEN, Terms
+from weft.guards.privacy_terms import OPEN, Terms
 from weft.protocol.declared_message_fields import malformed
 from weft.protocol.shared_fields import Boxes
 

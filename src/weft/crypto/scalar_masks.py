@@ -25,7 +25,7 @@ from weft.crypto.primitives.seeded_words import Words, seeded_words
 from weft.crypto.scalar_mask_neighbours import Sharers
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ConfigError, ProtocolError
-from weft.guards.terms import OPEN, Terms
+from weft.guards.privacy_terms import OPEN, Terms
 from weft.protocol.declared_message_fields import SCALAR_BYTES
 from weft.protocol.message_bytes import Question
 

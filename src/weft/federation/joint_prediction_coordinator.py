@@ -17,7 +17,7 @@ from weft.federation.messages import (
     ScoresRequest,
 )
 from weft.federation.participation_terms_and_classes.coordinator import announce
-from weft.guards.terms import Matching
+from weft.guards.privacy_terms import Matching
 from weft.matching.coordinator import meet
 from weft.matching.overlap_rule import Overlap
 from weft.protocol import Channel

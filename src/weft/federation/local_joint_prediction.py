@@ -13,7 +13,7 @@ from weft.data.tile import Tile
 from weft.federation.joint_prediction_coordinator import sum_scores
 from weft.federation.joint_prediction_party import Asker, JointParty
 from weft.federation.model import Model
-from weft.guards.terms import Matching
+from weft.guards.privacy_terms import Matching
 from weft.privacy.agreement.party_consent_checks import Consent
 from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import LocalChannel, Sink

@@ -33,7 +33,7 @@ from weft.federation.model import Model
 from weft.federation.participation_terms_and_classes.party import AnnouncingParty
 from weft.federation.party_accepts_holdings import PartyHoldings
 from weft.federation.party_checkpoints import PartyCheckpoints
-from weft.federation.party_ledger import PartyLedger
+from weft.federation.party_privacy_ledger import PartyLedger
 from weft.federation.party_snapshots import PartySnapshots
 from weft.federation.party_training import PartyTraining
 from weft.federation.preprocessing_settings import SampleColumns

@@ -10,7 +10,7 @@ from weft.errors import DataError, ProtocolError
 from weft.federation.leave_out_rare_classes_and_columns import RareParty
 from weft.federation.messages import LEAVE_OUT, RARE, LeaveReply, LeaveRequest
 from weft.federation.participation_terms_and_classes.party import AnnouncingParty
-from weft.federation.party_ledger import PartyLedger
+from weft.federation.party_privacy_ledger import PartyLedger
 from weft.federation.terms_enforced_by_phase import InsistedTerms
 from weft.federation.training_data import TrainingData
 from weft.federation.unit_mismatches_party import UnitsParty

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import msgspec
 
 from weft.errors import ConfigError
-from weft.guards.terms import Matching
+from weft.guards.privacy_terms import Matching
 from weft.matching.overlap_rule import Overlap
 from weft.sums.scaling_choices import Rule
 

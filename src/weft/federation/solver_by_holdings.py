@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.errors import ConfigError
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.guards.terms import Terms
+from weft.guards.privacy_terms import Terms
 from weft.matching.holding_map import HoldingMap
 from weft.privacy.ledger.expected_exposure import forecast, sums_too_many
 from weft.solvers.algorithm_choice import algorithm_of, in_sums, resolve

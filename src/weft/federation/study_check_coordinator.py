@@ -22,7 +22,7 @@ from weft.federation.study_check_messages import (
     CHECK_VIEW,
     CheckedViewRequest,
 )
-from weft.guards.terms import OPEN, Terms
+from weft.guards.privacy_terms import OPEN, Terms
 from weft.matching.build_holdings import Holding, build_holdings
 from weft.matching.coordinator import name_similar, name_units, told_holdings
 from weft.matching.holding_map import HoldingMap

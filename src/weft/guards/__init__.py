@@ -1,5 +1,5 @@
 """Guards against what sums reveal: what a federation agreed on, and what follows from it."""
 
-from weft.guards.terms import OPEN, Terms
+from weft.guards.privacy_terms import OPEN, Terms
 
 __all__ = ["OPEN", "Terms"]

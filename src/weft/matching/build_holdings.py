@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Ints
 from weft.errors import DataError
-from weft.guards.terms import OPEN, Terms
+from weft.guards.privacy_terms import OPEN, Terms
 from weft.matching.cohorts import Axis, build_axis, ranges
 from weft.matching.holding_map import HoldingMap
 from weft.matching.id_and_name_forms import count_mismatches

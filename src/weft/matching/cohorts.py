@@ -7,7 +7,7 @@ and at every party the shared local slots come before the private ones.
 
 The order of cohorts follows from their tiles and marks alone, not from tokens, which are others in
 every run. Which sample of a cohort has which of its slots is for its holders to say
-(:mod:`weft.matching.party_slot_order`): here only the numbers count.
+(:mod:`weft.matching.slots_within_cohort`): here only the numbers count.
 """
 
 from __future__ import annotations

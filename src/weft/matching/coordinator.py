@@ -12,7 +12,7 @@ from weft.crypto import Adder
 from weft.crypto.key_and_seed_messages import RunKeys, SeedPlan
 from weft.errors import DataError, ProtocolError
 from weft.fast_small_array_operations import cut
-from weft.guards.terms import OPEN, Matching, Terms
+from weft.guards.privacy_terms import OPEN, Matching, Terms
 from weft.matching.authenticated_class_list import AgreedClasses
 from weft.matching.build_holdings import Holding, LabelConflict, build_holdings
 from weft.matching.holding_map import HoldingMap

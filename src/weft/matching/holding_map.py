@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Ints
 from weft.fast_small_array_operations import among
-from weft.guards.terms import OPEN, Terms
+from weft.guards.privacy_terms import OPEN, Terms
 from weft.matching.cohort_holder_lists import HolderLists, RowSheets
 from weft.matching.cohorts import Axis, ranges
 from weft.matching.cohorts_seen_by_non_holders import (

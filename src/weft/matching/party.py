@@ -16,7 +16,7 @@ from weft.crypto.party_seeds_and_shared_key import Keyring
 from weft.crypto.primitives.scalars_modulo_2_144 import number_bytes
 from weft.crypto.randomness_kept_for_restart import RandomnessLog
 from weft.errors import DataError, ProtocolError
-from weft.guards.terms import Matching
+from weft.guards.privacy_terms import Matching
 from weft.matching.authenticated_class_list import AgreedClasses
 from weft.matching.confirm_holder_lists import Confirmation, confirm
 from weft.matching.guard_facts_from_confirmed_lists import (
@@ -56,8 +56,8 @@ from weft.matching.messages import (
     ViewReply,
     ViewRequest,
 )
-from weft.matching.party_slot_order import take_places
 from weft.matching.party_view import PartyView
+from weft.matching.slots_within_cohort import take_places
 from weft.matching.tamper_proof_sample_count import CountCheck
 from weft.matching.tile_tokens import TileTokens, token_contents
 from weft.matching.tokens import tokens_of

@@ -163,7 +163,7 @@ class PartyView(ToldView, kw_only=True, eq=False, dict=True):
         Per cohort: the fewest columns that are foreign to another holder; zero: there are none.
     tile_rows, tile_columns
         Per tile: local slot of each row and column (−1: sample left out). The party finds them
-        itself (:mod:`weft.matching.party_slot_order`); they never travel.
+        itself (:mod:`weft.matching.slots_within_cohort`); they never travel.
     left_out
         Per local row, whether its sample has a class that too few of its cohort have. Its slot
         stays, so that nobody else sees which one it is, but the sample has no cells and no loss.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from weft.errors import ProtocolError
-from weft.network.describe_job import DescribeJob
+from weft.network.descriptive_statistics_job import DescribeJob
 from weft.network.job_kind_interface import JobKind, RunKind
 from weft.network.linear_job import LinearJob
 from weft.network.prediction_job import PredictionJob

@@ -122,7 +122,7 @@ def make_prediction(
     config: Config, parties: tuple[str, ...], model: Model, asker: str
 ) -> PredictTask:
     """The task of a party that asks for the scores of its samples, which it has still to sign."""
-    from weft.config.read_prediction_samples import insist_on_overlap
+    from weft.config.read_cells_of_new_samples import insist_on_overlap
 
     insist_on_overlap(config, model)
     if asker not in parties:

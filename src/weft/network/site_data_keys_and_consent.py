@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.config.examine_party_data import absent_columns, with_findings
-from weft.config.read_prediction_samples import Samples, read_samples
+from weft.config.read_cells_of_new_samples import Samples, read_samples
 from weft.config.site_policy_file import read_policy
 from weft.config.strict_reading import closest
 from weft.crypto.keys import PartyKeys, load_keys, read_public
@@ -26,7 +26,7 @@ from weft.data.reading_options import AS_FOUND, ReadingOptions
 from weft.data.tile import MissingPolicy, Tile, two_classes
 from weft.errors import ConfigError, DataError
 from weft.federation.model import Model, load_model
-from weft.guards.terms import OPEN, Terms
+from weft.guards.privacy_terms import OPEN, Terms
 from weft.network.installed_job_kinds import job_kind_of, told_task
 from weft.network.submitted_task import TrainingTask
 from weft.privacy.agreement import Consent, SignedRoster, SitePolicy, read_roster

@@ -9,7 +9,7 @@ import msgspec
 
 from weft.errors import ConfigError
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.guards.terms import OPEN, Matching, Terms
+from weft.guards.privacy_terms import OPEN, Matching, Terms
 from weft.matching.overlap_rule import Overlap
 from weft.protocol import Fields, Message, fields_of
 from weft.protocol.field_visibility import texts

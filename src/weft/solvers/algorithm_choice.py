@@ -8,7 +8,7 @@ from difflib import get_close_matches
 import msgspec
 
 from weft.errors import ConfigError
-from weft.guards.terms import Terms
+from weft.guards.privacy_terms import Terms
 from weft.inference.requirements import refuse_few_samples, refuse_few_sites
 from weft.matching.holding_map import HoldingMap
 from weft.solvers.admm import ADMM

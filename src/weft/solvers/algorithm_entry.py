@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from weft.guards.terms import Terms
+from weft.guards.privacy_terms import Terms
 from weft.matching.party_view import PartyView
 from weft.solvers.run_settings import Settings
 from weft.solvers.solver_interfaces_and_results import Coordinator, PartyFactory

@@ -12,7 +12,7 @@ from weft.array_types import Ints
 from weft_neural.neuron_matching import matched_layer_kernels
 from weft_neural.neuron_matching.classifier_arrays import Classifier, Floats, with_bias
 from weft_neural.neuron_matching.costs import Others
-from weft_neural.neuron_matching.threads import by_rows
+from weft_neural.neuron_matching.threaded_row_passes import by_rows
 
 Rows = dict[str, list[Ints]]
 

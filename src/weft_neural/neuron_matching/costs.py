@@ -20,7 +20,7 @@ import numpy as np
 from weft.array_types import Ints
 from weft_neural.neuron_matching import matched_layer_kernels
 from weft_neural.neuron_matching.classifier_arrays import Floats
-from weft_neural.neuron_matching.threads import by_rows
+from weft_neural.neuron_matching.threaded_row_passes import by_rows
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from weft_neural.neuron_matching.assignment import NEW, assign
 from weft_neural.neuron_matching.averaging import Rows, averaged, objective, others_of
 from weft_neural.neuron_matching.classifier_arrays import Classifier, Floats, Matched, checked
 from weft_neural.neuron_matching.settings import Matching
-from weft_neural.neuron_matching.threads import few_blas_threads
+from weft_neural.neuron_matching.threaded_row_passes import few_blas_threads
 
 
 def match_classifiers(

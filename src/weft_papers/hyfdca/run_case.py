@@ -26,7 +26,7 @@ from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
 from weft.matching.id_and_name_forms import normal_features
 from weft.solvers.solver_interfaces_and_results import Record
 from weft.storage.atomic_files import replacing
-from weft_evaluation.weights_during_run import Follower
+from weft_evaluation.assemble_weights_from_parties import Follower
 from weft_papers.hyfdca.cases import Case, Method, Target
 from weft_papers.hyfdca.equal_time_rules import ends_of
 from weft_papers.hyfdca.evaluation_points import Points

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import ConfigError, ProtocolError
-from weft.guards.terms import admit_cipher
+from weft.guards.privacy_terms import admit_cipher
 from weft.protocol.shared_fields import PadIds
 
 #: What to call a block in an error; a function where the words cost more than the block.

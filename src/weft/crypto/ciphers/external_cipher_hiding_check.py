@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from weft.crypto.ciphers.authenticated_pad_cipher import Pad
 from weft.crypto.ciphers.block_format import (
     Block,
     Carried,
@@ -17,7 +18,6 @@ from weft.crypto.ciphers.block_format import (
     words_of,
 )
 from weft.crypto.ciphers.cipher_arguments_and_results import Incoming, Integers, Outgoing
-from weft.crypto.ciphers.tagged_pad_cipher import Pad
 from weft.crypto.coordinator_adder import Adder, Part
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ConfigError, ProtocolError

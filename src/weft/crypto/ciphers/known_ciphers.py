@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from weft.crypto.ciphers.authenticated_pad_cipher import Pad
 from weft.crypto.ciphers.block_format import DEALT_CIPHERS, check_cipher, name_cipher
 from weft.crypto.ciphers.external_cipher_hiding_check import check_hiding
 from weft.crypto.ciphers.party_cipher import Cipher, Plain
-from weft.crypto.ciphers.tagged_pad_cipher import Pad
 from weft.crypto.pads.pad_streams import Streams
 from weft.errors import ConfigError
 

@@ -17,6 +17,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from weft.array_types import Flags, Floats, Ints
+from weft.crypto.ciphers.authenticated_pad_cipher import Pad
 from weft.crypto.ciphers.bfv_by_seal import BfvSecret
 from weft.crypto.ciphers.block_format import KIND_CODES, SIGN, WordBlock, tag_bytes
 from weft.crypto.ciphers.chunk_layout import CHECKS, MODULUS, VALUES, chunks_of
@@ -30,7 +31,6 @@ from weft.crypto.ciphers.cipher_arguments_and_results import (
 from weft.crypto.ciphers.paillier_scheme import PaillierSecret
 from weft.crypto.ciphers.party_cipher import Cipher
 from weft.crypto.ciphers.seal_context_and_file_layouts import SLOTS
-from weft.crypto.ciphers.tagged_pad_cipher import Pad
 from weft.crypto.pads.cohort_mask_neighbours import MaskRing
 from weft.crypto.pads.pad_kernels import newest_per_slot
 from weft.crypto.pads.pad_streams import Streams, Words, failed_check

@@ -19,10 +19,10 @@ from weft.network.console.shared_view_records import (
     parties_elsewhere,
 )
 from weft.network.discard_run import SUBMITTER, TASK
-from weft.network.engine.admin_session import RunInfo, info_of, newest_jobs, places_of
-from weft.network.engine.kit_health import examine_machine, examine_process
-from weft.network.engine.stored_jobs import stored_jobs
 from weft.network.kits.kit_folder import Kit
+from weft.network.nvflare_processes.admin_session import RunInfo, info_of, newest_jobs, places_of
+from weft.network.nvflare_processes.kit_health import examine_machine, examine_process
+from weft.network.nvflare_processes.stored_jobs import stored_jobs
 from weft.network.process_pulse import Pulse, living_pulse, read_pulse
 from weft.network.run_progress import Report
 from weft.network.run_progress_file import RunFigures, figures_of_run

@@ -10,8 +10,8 @@ from typing import Literal, Protocol
 import msgspec
 
 from weft.network.current_wait import Wait
-from weft.network.engine.kit_health import Symptom
 from weft.network.kits.nvflare_settings_of_kit import Kind
+from weft.network.nvflare_processes.kit_health import Symptom
 from weft.network.run_progress_file import GapPoint
 
 #: ``silent``: it has a connection, but sends no heartbeats; ``away``: it has no connection.

@@ -6,9 +6,9 @@ import time
 
 from weft import __version__
 from weft.network.console.shared_view_records import ExposureRow, FederationView, RunRow
-from weft.network.engine.kit_health import examine_machine, examine_process
 from weft.network.exposure_metrics import ExposureMetrics
 from weft.network.kits.kit_folder import Kit
+from weft.network.nvflare_processes.kit_health import examine_machine, examine_process
 from weft.network.site_run_index import IndexedRun, RunIndex
 
 _FROM = "By this site's own ledger, over all its runs (weft ledger has more)."

@@ -14,15 +14,15 @@ from weft.network.console.shared_view_records import (
     newest_first,
     parties_elsewhere,
 )
-from weft.network.engine.admin_session import (
+from weft.network.kits.kit_folder import Kit
+from weft.network.nvflare_processes.admin_session import (
     NoCoordinator,
     RunInfo,
     Session,
     newest_jobs,
     places_of,
 )
-from weft.network.engine.kit_health import examine_machine
-from weft.network.kits.kit_folder import Kit
+from weft.network.nvflare_processes.kit_health import examine_machine
 from weft.network.run_progress import Report
 from weft.network.run_progress_file import GapCurve, GapPoint
 from weft.network.run_status_line import report_text

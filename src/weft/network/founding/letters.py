@@ -17,7 +17,7 @@ import msgspec
 
 from weft.crypto.party_key_pairs import Identity, PublicIdentity
 from weft.errors import ConfigError, WeftError
-from weft.guards.terms import Terms
+from weft.guards.privacy_terms import Terms
 from weft.network.kits.federation_plan import FederationPlan, planned
 from weft.privacy.agreement.cards_and_roster_drafts import Card, draft_roster
 from weft.privacy.agreement.limits_and_site_policy import Limits

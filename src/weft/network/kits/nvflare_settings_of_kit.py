@@ -25,11 +25,11 @@ Kind = Literal["coordinator", "site", "submitter"]
 COORDINATOR = "coordinator"
 
 #: The coordinator's class: the only one that a job may name.
-RUN = "weft.network.engine.coordinator_job.CoordinatorController"
+RUN = "weft.network.nvflare_processes.coordinator_job.CoordinatorController"
 #: The party's class, in the site's process.
-PARTY = "weft.network.engine.client_party.PartyComponent"
+PARTY = "weft.network.nvflare_processes.client_party.PartyComponent"
 #: The class in the coordinator's server that starts runs.
-SCHEDULER = "weft.network.engine.run_scheduler.RunScheduler"
+SCHEDULER = "weft.network.nvflare_processes.run_scheduler.RunScheduler"
 
 #: Role of a submitter with the engine: may submit, and manage what it submitted.
 SUBMITTER_ROLE = "lead"

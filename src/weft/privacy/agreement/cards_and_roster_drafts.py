@@ -15,7 +15,7 @@ from weft.crypto.keys.public_keys_file import check_names
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.crypto.secret_bytes import KEY_BYTES
 from weft.errors import ConfigError, WeftError
-from weft.guards.terms import Terms
+from weft.guards.privacy_terms import Terms
 from weft.privacy.agreement.limits_and_site_policy import Limits
 from weft.privacy.agreement.roster_revocation import Revocation
 from weft.privacy.agreement.signed_roster import (

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from weft.array_types import Ints
 from weft.errors import ConfigError
 from weft.guards.min_batch_across_runs import Change
-from weft.guards.terms import MODES, Matching, Terms
+from weft.guards.privacy_terms import MODES, Matching, Terms
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.limits_and_site_policy import NETWORKS, Limits
 from weft.solvers.algorithm_choice import algorithm_of

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from weft.errors import ConfigError
-from weft.guards.terms import OPEN, Terms
+from weft.guards.privacy_terms import OPEN, Terms
 from weft.losses import LOSSES
 from weft.solvers.algorithm_choice import ALGORITHMS, algorithms_of
 from weft.solvers.run_settings import Settings

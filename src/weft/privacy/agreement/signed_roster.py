@@ -24,7 +24,7 @@ from weft.crypto.keys.public_keys_file import check_names
 from weft.crypto.party_key_pairs import SIGNATURE_BYTES, Identity, PublicIdentity
 from weft.crypto.secret_bytes import KEY_BYTES
 from weft.errors import ConfigError, ProtocolError
-from weft.guards.terms import Terms
+from weft.guards.privacy_terms import Terms
 from weft.privacy.agreement.limits_and_site_policy import Limits
 from weft.thread_safe_decoding import prepared
 

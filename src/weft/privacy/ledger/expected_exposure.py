@@ -12,7 +12,7 @@ import numpy as np
 from weft.array_types import Ints
 from weft.errors import ConfigError
 from weft.guards.min_batch_across_runs import Change
-from weft.guards.terms import Terms
+from weft.guards.privacy_terms import Terms
 from weft.matching.holding_map import HoldingMap
 from weft.privacy.ledger.expected_views_by_receiver import View, views_of
 from weft.solvers.algorithm_choice import ALGORITHMS, algorithm_of, resolve

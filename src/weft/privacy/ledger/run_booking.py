@@ -18,8 +18,8 @@ from weft.array_types import Flags, Floats, Ints
 from weft.crypto.randomness_kept_for_restart import RandomnessLog
 from weft.errors import ConfigError
 from weft.guards.model_noise_size import ModelNoise
+from weft.guards.privacy_terms import Terms
 from weft.guards.score_buckets import EarlierCounts
-from weft.guards.terms import Terms
 from weft.privacy.ledger.earlier_folds import FoldCut
 from weft.privacy.ledger.earlier_samples import Attendance
 from weft.privacy.ledger.earlier_scoring_partners import companies_of

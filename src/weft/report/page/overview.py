@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.guards.terms import is_pilot
+from weft.guards.privacy_terms import is_pilot
 from weft.losses import get_loss
 from weft.report.number_format import algorithm_name, capital, count, power, seconds, size
 from weft.report.page.evaluation_section import evaluation_facts

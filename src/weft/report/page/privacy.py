@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import weft.all_messages  # noqa: F401  (every phase must be known)
-from weft.guards.terms import HIDING_CIPHERS
+from weft.guards.privacy_terms import HIDING_CIPHERS
 from weft.privacy.audit.audit_of_a_recording import CHECKS
 from weft.privacy.audit.field_evidence import fields_of
 from weft.protocol.field_visibility import Form, Meaning

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from weft.errors import ConfigError
-from weft.guards.terms import Terms
+from weft.guards.privacy_terms import Terms
 from weft.matching.party_view import PartyView
 from weft.solvers.algorithm_entry import Algorithm, Range
 from weft.solvers.hyfdca.coordinator import HyfdcaCoordinator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from weft.errors import ConfigError
-from weft.guards.terms import Terms
+from weft.guards.privacy_terms import Terms
 from weft.matching.holding_map import HoldingMap
 from weft.solvers.algorithm_entry import Algorithm
 from weft.solvers.held_out_evaluation_settings import EvaluationSettings

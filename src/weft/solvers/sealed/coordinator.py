@@ -32,7 +32,7 @@ from weft.solvers.solver_interfaces_and_results import (
     Stage,
 )
 from weft.solvers.subspace.class_fold_problems import Problems
-from weft.solvers.subspace.coordinator import chosen_stage
+from weft.solvers.subspace.coordinator_of_lambda_path import chosen_stage
 from weft.sums.gap_certificate import Certificate
 
 #: Points that are tried before a step is given up, and how often in a run one may be too far out.

@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 
 from weft.errors import ConfigError
-from weft.guards.terms import Terms
+from weft.guards.privacy_terms import Terms
 from weft.matching.party_view import PartyView
 from weft.solvers.algorithm_entry import Algorithm, bounds
 from weft.solvers.hyfdca.catalogue_entries import HYFDCA, norms_beyond_terms, settle_norms
 from weft.solvers.hyfdca.sum_count_forecast import iterating, set_up
 from weft.solvers.run_settings import Settings
-from weft.solvers.subspace.coordinator import (
+from weft.solvers.subspace.coordinator_of_lambda_path import (
     CuttingPlanesCoordinator,
     LbfgsCoordinator,
     NewtonCgCoordinator,

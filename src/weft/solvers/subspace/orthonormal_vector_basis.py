@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.array_types import Floats
 from weft.solvers.subspace.coordinator_coefficients_and_products import Subspace
-from weft.solvers.subspace.dual_ascent_in_cohorts import MOST_IN_BASIS
+from weft.solvers.subspace.dual_ascent_with_approximate_gram import MOST_IN_BASIS
 
 #: Numbers in a basis, at most, and what samples have in it, each a few bytes.
 _BASIS, _INSIDE = 2**19, 2**26

@@ -18,7 +18,7 @@ from weft.solvers.run_settings import Settings
 from weft.solvers.sample_kinds_for_guards import kinds_of_classes
 from weft.solvers.subspace.cap_sample_share_of_moments import levelled, spread_weights, unsteady
 from weft.solvers.subspace.class_fold_problems import ALWAYS, Problems
-from weft.solvers.subspace.dual_ascent_in_cohorts import ascended
+from weft.solvers.subspace.dual_ascent_with_approximate_gram import ascended
 from weft.solvers.subspace.held_out_quality_per_fold import HeldOut
 from weft.solvers.subspace.rounding_allowed_by_gap import in_few_digits
 from weft.solvers.subspace.slopes_at_kinks_for_min_batch import Kinks

@@ -12,7 +12,6 @@ from weft.protocol.shared_fields import PadLinks
 from weft.solvers.party_context import PartyContext
 from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
-from weft.solvers.subspace.dual_vector_min_batch_guard import Guard, ToldVectors
 from weft.solvers.subspace.dual_vector_sum_noise import VectorNoise
 from weft.solvers.subspace.loss_points_and_directions_limit import (
     MOST_STEPS,
@@ -36,6 +35,7 @@ from weft.solvers.subspace.messages import (
     SearchReply,
     SearchRequest,
 )
+from weft.solvers.subspace.min_batch_between_dual_vectors import Guard, ToldVectors
 from weft.solvers.subspace.party_feature_vectors_and_models import FeatureSide
 from weft.solvers.subspace.party_held_out_score_counts import HeldOutScores
 from weft.solvers.subspace.party_sample_values import Rows

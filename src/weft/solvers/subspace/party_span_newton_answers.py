@@ -15,7 +15,7 @@ from weft.matching.party_view import PartyView
 from weft.protocol.declared_message_fields import malformed
 from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
-from weft.solvers.subspace.dual_ascent_in_cohorts import MOST_IN_BASIS
+from weft.solvers.subspace.dual_ascent_with_approximate_gram import MOST_IN_BASIS
 from weft.solvers.subspace.loss_points_and_directions_limit import (
     MOST_STEPS,
     most_directions,

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 from nvflare.apis.job_def import JobMetaKey, RunStatus
 
-from weft.network.engine.write_job import ENDING, FORGETS
 from weft.network.kits.kit_folder import Kit
 from weft.network.kits.nvflare_settings_of_kit import engine_folder
+from weft.network.nvflare_processes.write_job import ENDING, FORGETS
 from weft.network.run_progress import Report
 from weft.network.run_queue import Submission
 from weft.thread_safe_decoding import prepared

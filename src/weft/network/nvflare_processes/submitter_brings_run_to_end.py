@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from weft.errors import ConfigError, ProtocolError, WeftError
-from weft.network.engine.admin_session import NoCoordinator, Session, is_over, places_of
-from weft.network.engine.port_and_coordinator_checks import Unreachable, wait_for_coordinator
-from weft.network.engine.stored_jobs import WAITING
 from weft.network.installed_job_kinds import job_kind_of
 from weft.network.kits.kit_folder import Kit
+from weft.network.nvflare_processes.admin_session import NoCoordinator, Session, is_over, places_of
+from weft.network.nvflare_processes.port_and_coordinator_checks import (
+    Unreachable,
+    wait_for_coordinator,
+)
+from weft.network.nvflare_processes.stored_jobs import WAITING
 from weft.network.run_progress import Report
 from weft.network.submitted_task import Task
 

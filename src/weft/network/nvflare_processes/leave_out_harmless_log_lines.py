@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from weft.network.engine.write_job import PROGRESS
+from weft.network.nvflare_processes.write_job import PROGRESS
 
 #: Loggers, and what their lines have in common, all of it in one line.
 _EXPECTED = (

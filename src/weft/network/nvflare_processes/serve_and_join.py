@@ -21,20 +21,27 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from weft.errors import ConfigError, WeftError
 from weft.network.certificate_signatures import Credential
 from weft.network.coordinator_metrics import coordinator_metrics
-from weft.network.engine.event_log_files import LogFollower, event_log_file, start_event_log
-from weft.network.engine.leave_out_harmless_log_lines import leave_out_expected_errors
-from weft.network.engine.no_core_dumps import write_no_core
-from weft.network.engine.no_memory_growth import (
-    collect_garbage_often,
-    return_large_blocks,
-    share_pools,
-)
-from weft.network.engine.port_and_coordinator_checks import check_port_free, wait_for_coordinator
-from weft.network.engine.process_status_thread import ProcessHeart
 from weft.network.event_lines import LogStyle
 from weft.network.kits.kit_folder import Kit
 from weft.network.kits.nvflare_settings_of_kit import HEARTBEAT
 from weft.network.metrics_text import Metric
+from weft.network.nvflare_processes.event_log_files import (
+    LogFollower,
+    event_log_file,
+    start_event_log,
+)
+from weft.network.nvflare_processes.leave_out_harmless_log_lines import leave_out_expected_errors
+from weft.network.nvflare_processes.no_core_dumps import write_no_core
+from weft.network.nvflare_processes.no_memory_growth import (
+    collect_garbage_often,
+    return_large_blocks,
+    share_pools,
+)
+from weft.network.nvflare_processes.port_and_coordinator_checks import (
+    check_port_free,
+    wait_for_coordinator,
+)
+from weft.network.nvflare_processes.process_status_thread import ProcessHeart
 from weft.network.process_metrics_file import MetricsFile, machine_metrics
 from weft.network.process_pulse import Pulse
 from weft.network.run_progress_file import read_figures
@@ -42,7 +49,7 @@ from weft.network.serve_settings import ServeSettings, write_serve_settings
 
 if TYPE_CHECKING:
     # A coordinator that waits for runs loads nothing that only a run or a site needs.
-    from weft.network.engine.on_demand_site_process import SiteProcess
+    from weft.network.nvflare_processes.on_demand_site_process import SiteProcess
     from weft.network.site_answers_envelopes import Site
 
 log = logging.getLogger("weft.process")
@@ -63,7 +70,7 @@ def serve(kit: Kit, settings: ServeSettings) -> NoReturn:
     """Run the coordinator's server until this process is asked to end."""
     from nvflare.private.fed.app.server import server_train
 
-    from weft.network.engine.engine_internals import forget_messages_by_one_thread
+    from weft.network.nvflare_processes.engine_internals import forget_messages_by_one_thread
 
     write_no_core()
     check_port_free(kit)
@@ -94,7 +101,7 @@ def serve(kit: Kit, settings: ServeSettings) -> NoReturn:
 
 def coordinator_heart(kit: Kit, metrics: Path | None) -> ProcessHeart:
     """What ``weft serve`` tells of itself while it serves."""
-    from weft.network.engine.run_scheduler import RunScheduler
+    from weft.network.nvflare_processes.run_scheduler import RunScheduler
 
     def collect() -> list[Metric]:
         known = coordinator_metrics(RunScheduler.sites(), read_figures(kit.home))
@@ -133,8 +140,8 @@ def join(
     """
     from nvflare.private.fed.app.client import client_train
 
-    from weft.network.engine.client_party import PartyComponent
-    from weft.network.engine.engine_internals import (
+    from weft.network.nvflare_processes.client_party import PartyComponent
+    from weft.network.nvflare_processes.engine_internals import (
         connect_soon,
         forget_messages_by_one_thread,
         open_no_local_port,
@@ -179,8 +186,8 @@ def join(
 
 def site_heart(kit: Kit, site: Site | SiteProcess, metrics: Path | None) -> ProcessHeart:
     """What ``weft join`` tells of itself while it takes part."""
-    from weft.network.engine.client_party import PartyComponent
-    from weft.network.engine.on_demand_site_process import SiteProcess
+    from weft.network.nvflare_processes.client_party import PartyComponent
+    from weft.network.nvflare_processes.on_demand_site_process import SiteProcess
     from weft.network.site_metrics import run_metrics
 
     traffic = PartyComponent.traffic

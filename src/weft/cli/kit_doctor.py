@@ -33,12 +33,12 @@ def doctor(
     import msgspec
 
     from weft.cli.terminal_output import say, say_json
-    from weft.network.engine import require_engine
     from weft.network.kits.kit_folder import Kit
+    from weft.network.nvflare_processes import require_engine
 
     require_engine()
     opened = Kit.inspect(kit)
-    from weft.network.engine.kit_health import examine_kit
+    from weft.network.nvflare_processes.kit_health import examine_kit
 
     found = examine_kit(opened, running=running)
     healthy = all(symptom.state != "bad" for symptom in found)

@@ -21,7 +21,7 @@ from nvflare.fuel.f3.cellnet.fqcn import FQCN
 from nvflare.fuel.f3.message import Message
 
 from weft import __version__
-from weft.network.engine.nvflare_transport import (
+from weft.network.nvflare_processes.nvflare_transport import (
     ANSWERED,
     ASK,
     CHANNEL,

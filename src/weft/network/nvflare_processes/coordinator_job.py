@@ -18,14 +18,20 @@ from weft.errors import ConfigError, WeftError
 from weft.network.certificate_signatures import Credential
 from weft.network.coordinator_run import coordinate_run
 from weft.network.discard_run import abandon_run
-from weft.network.engine.engine_internals import end_soon, forget_messages_by_one_thread
-from weft.network.engine.event_log_files import start_event_log
-from weft.network.engine.leave_out_harmless_log_lines import leave_out_expected_errors
-from weft.network.engine.no_memory_growth import share_pools
-from weft.network.engine.nvflare_transport import NvflareTransport
-from weft.network.engine.write_job import FORGETS, OUTCOME, PROGRESS, ending_file, task_file
 from weft.network.installed_job_kinds import job_kind_of, read_task
 from weft.network.kits.kit_folder import Kit, packed_json
+from weft.network.nvflare_processes.engine_internals import end_soon, forget_messages_by_one_thread
+from weft.network.nvflare_processes.event_log_files import start_event_log
+from weft.network.nvflare_processes.leave_out_harmless_log_lines import leave_out_expected_errors
+from weft.network.nvflare_processes.no_memory_growth import share_pools
+from weft.network.nvflare_processes.nvflare_transport import NvflareTransport
+from weft.network.nvflare_processes.write_job import (
+    FORGETS,
+    OUTCOME,
+    PROGRESS,
+    ending_file,
+    task_file,
+)
 from weft.network.run_progress import Progress, Report
 from weft.network.run_progress_file import delete_figures, figures_written
 from weft.network.run_results import RESULTS

@@ -19,13 +19,13 @@ from nvflare.apis.storage import StorageException
 from nvflare.apis.utils.job_utils import get_event_job_id
 from nvflare.private.defs import ClientType
 
-from weft.network.engine.engine_internals import (
+from weft.network.kits.kit_folder import Kit
+from weft.network.nvflare_processes.engine_internals import (
     ServerOnlyScheduler,
     start_jobs_without_clients,
 )
-from weft.network.engine.stored_jobs import submission_of
-from weft.network.engine.write_job import ENDING, FORGETS, ending_file
-from weft.network.kits.kit_folder import Kit
+from weft.network.nvflare_processes.stored_jobs import submission_of
+from weft.network.nvflare_processes.write_job import ENDING, FORGETS, ending_file
 from weft.network.process_pulse import SeenSite
 from weft.network.run_progress import Report
 from weft.network.run_queue import QueueLimits, Submission, next_to_begin, too_many

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from weft.errors import ProtocolError
-from weft.network.engine.admin_session import Session
 from weft.network.kits.kit_folder import Kit
+from weft.network.nvflare_processes.admin_session import Session
 from weft.network.run_progress import Report
 from weft.solvers.solver_interfaces_and_results import Record
 from weft_examples.local_federation_processes import SUBMITTER, FederationProcesses

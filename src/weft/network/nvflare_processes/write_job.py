@@ -17,7 +17,7 @@ PROGRESS, OUTCOME = "weft.progress", "outcome.json"
 FORGETS, ENDING = "weft_forgets", "weft_ending"
 
 _APP = "coordinator"
-_CONTROLLER = "weft.network.engine.coordinator_job.CoordinatorController"
+_CONTROLLER = "weft.network.nvflare_processes.coordinator_job.CoordinatorController"
 #: The engine's check of a job insists on a client; this one does not exist.
 _NOBODY = "nobody"
 

@@ -122,12 +122,12 @@ def _described_by_sites(
     config: Path, kit: Path, resume: str | None, *, correlations: bool, quiet: bool
 ) -> dict[str, Any]:
     """By the sites of a network."""
-    from weft.network.engine import require_engine
+    from weft.network.nvflare_processes import require_engine
 
     require_engine()
     from weft.cli.submit_and_follow import followed_run
     from weft.config.read_config import read_config
-    from weft.network.describe_job import (
+    from weft.network.descriptive_statistics_job import (
         make_correlation_run,
         make_description,
         read_description,

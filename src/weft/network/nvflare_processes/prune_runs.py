@@ -17,10 +17,10 @@ import msgspec
 
 from weft.errors import ConfigError
 from weft.network.coordinator_run import JOURNAL
-from weft.network.engine.port_and_coordinator_checks import check_port_free
-from weft.network.engine.stored_jobs import is_over
 from weft.network.kits.kit_folder import Kit
 from weft.network.kits.nvflare_settings_of_kit import engine_folder
+from weft.network.nvflare_processes.port_and_coordinator_checks import check_port_free
+from weft.network.nvflare_processes.stored_jobs import is_over
 from weft.network.run_progress_file import delete_figures
 from weft.network.run_results import RESULTS
 from weft.network.submitted_task import check_run

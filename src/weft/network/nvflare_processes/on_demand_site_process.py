@@ -24,10 +24,13 @@ from time import monotonic
 import msgspec
 
 from weft.errors import ProtocolError
-from weft.network.engine import require_client
-from weft.network.engine.fork_server import ForkServer
-from weft.network.engine.no_core_dumps import write_no_core
-from weft.network.engine.site_process_frames import (
+from weft.network.envelope_bytes import Failed, Ping, Pong, decode_envelope, encode
+from weft.network.kits.kit_folder import Kit
+from weft.network.metrics_text import Metric
+from weft.network.nvflare_processes import require_client
+from weft.network.nvflare_processes.fork_server import ForkServer
+from weft.network.nvflare_processes.no_core_dumps import write_no_core
+from weft.network.nvflare_processes.site_process_frames import (
     FIRST,
     MOST_LETTERS,
     MOST_PINGS,
@@ -36,10 +39,7 @@ from weft.network.engine.site_process_frames import (
     receive_frame,
     send_frame,
 )
-from weft.network.engine.site_process_main import work_for_site
-from weft.network.envelope_bytes import Failed, Ping, Pong, decode_envelope, encode
-from weft.network.kits.kit_folder import Kit
-from weft.network.metrics_text import Metric
+from weft.network.nvflare_processes.site_process_main import work_for_site
 from weft.network.site_join_settings import JoinSettings
 from weft.network.site_run_index import IndexedRun, RunIndex
 from weft.storage.atomic_files import StorageError

@@ -28,7 +28,7 @@ from nvflare.app_common.job_schedulers.job_scheduler import (
     DefaultJobScheduler,
 )
 
-from weft.network.engine.shared_timer import SharedTimer
+from weft.network.nvflare_processes.shared_timer import SharedTimer
 
 #: Modules of the engine with what is used of each, and for what.
 INTERNALS = {

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.errors import DataError, WeftError
-from weft.network.engine.event_log_files import start_event_log
-from weft.network.engine.no_memory_growth import share_pools
-from weft.network.engine.site_process_frames import (
+from weft.network.nvflare_processes.event_log_files import start_event_log
+from weft.network.nvflare_processes.no_memory_growth import share_pools
+from weft.network.nvflare_processes.site_process_frames import (
     FIRST,
     MOST_LETTERS,
     MOST_PINGS,

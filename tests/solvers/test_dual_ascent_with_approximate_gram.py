@@ -25,7 +25,7 @@ from weft.solvers.subspace.cutting_planes_solver import (
     EAGER,
     CuttingPlanes,
 )
-from weft.solvers.subspace.dual_ascent_in_cohorts import MOST_IN_BASIS, ascended
+from weft.solvers.subspace.dual_ascent_with_approximate_gram import MOST_IN_BASIS, ascended
 from weft.solvers.subspace.messages import Ascent, SearchRequest
 from weft.solvers.subspace.orthonormal_vector_basis import basis_of_newest, most_in_basis
 from weft.solvers.subspace.party_searches_duals_and_losses import SampleSide

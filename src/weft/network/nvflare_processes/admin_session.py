@@ -30,10 +30,13 @@ from nvflare.fuel.flare_api.api_spec import (
 from nvflare.fuel.flare_api.flare_api import new_secure_session
 
 from weft.errors import ConfigError, ProtocolError, WeftError
-from weft.network.engine.port_and_coordinator_checks import Unreachable, check_coordinator
-from weft.network.engine.stored_jobs import ending_of, is_over, submission_of
-from weft.network.engine.write_job import FORGETS, OUTCOME, PROGRESS, write_job
 from weft.network.kits.kit_folder import Kit
+from weft.network.nvflare_processes.port_and_coordinator_checks import (
+    Unreachable,
+    check_coordinator,
+)
+from weft.network.nvflare_processes.stored_jobs import ending_of, is_over, submission_of
+from weft.network.nvflare_processes.write_job import FORGETS, OUTCOME, PROGRESS, write_job
 from weft.network.run_progress import Report
 from weft.network.run_queue import Submission, in_order
 from weft.thread_safe_decoding import prepared

@@ -16,13 +16,13 @@ from cryptography import x509
 
 from weft import __version__
 from weft.errors import ConfigError
-from weft.network.engine.port_and_coordinator_checks import (
+from weft.network.kits.certificates import format_day
+from weft.network.kits.kit_folder import Kit
+from weft.network.nvflare_processes.port_and_coordinator_checks import (
     Unreachable,
     check_coordinator,
     check_port_free,
 )
-from weft.network.kits.certificates import format_day
-from weft.network.kits.kit_folder import Kit
 from weft.network.process_pulse import read_pulse
 
 #: Days left of a certificate, bytes of disk and memory, below which somebody should act.
