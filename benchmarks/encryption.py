@@ -40,8 +40,8 @@ from weft.protocol.metering import EncryptionCost
 from weft.solvers.run_settings import Settings
 from weft.solvers.solver_interfaces_and_results import Record
 from weft.sums.coordinator_totals import IncrementTotals
-from weft.sums.scaling_and_certificate_messages import FeatureSumReply, MomentsRequest
-from weft.sums.shared_slot_layout import Layout
+from weft.sums.shared_slots_by_party import Layout
+from weft.sums.table_scaling_and_certificate_messages import FeatureSumReply, MomentsRequest
 
 Integers = NDArray[np.int64]
 

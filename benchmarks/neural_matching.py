@@ -20,7 +20,13 @@ from typing import Any
 import numpy as np
 
 from harness import Report
-from weft_neural.neuron_matching import Matched, Matching, match_classifiers, procedure, pruned
+from weft_neural.neuron_matching import (
+    Matched,
+    Matching,
+    match_classifiers,
+    pruned,
+    rematch_each_party_in_turn,
+)
 from weft_neural.neuron_matching.averaging import others_of
 from weft_neural.neuron_matching.classifier_arrays import Classifier
 from weft_neural.neuron_matching.costs import Others, weighted_costs
@@ -99,11 +105,11 @@ def clocks() -> Iterator[dict[str, float]]:
     """Seconds of the processor by part of the procedure, while inside."""
     seconds: dict[str, float] = {}
     places = [
-        (procedure, "others_of", "means of the others"),
-        (procedure.pricing, "weighted_costs", "cost"),
-        (procedure, "assign", "assignment"),
-        (procedure, "averaged", "averaging"),
-        (procedure, "objective", "averaging"),
+        (rematch_each_party_in_turn, "others_of", "means of the others"),
+        (rematch_each_party_in_turn.pricing, "weighted_costs", "cost"),
+        (rematch_each_party_in_turn, "assign", "assignment"),
+        (rematch_each_party_in_turn, "averaged", "averaging"),
+        (rematch_each_party_in_turn, "objective", "averaging"),
     ]
     real = [getattr(module, name) for module, name, _ in places]
 

@@ -21,7 +21,7 @@ from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.hyfdca import coordinator as hyfdca
 from weft.solvers.run_settings import Settings
 from weft.sums.maxima_from_digit_sums import units_above
-from weft.sums.scaling_and_certificate_messages import SIZE
+from weft.sums.table_scaling_and_certificate_messages import SIZE
 
 
 def make_table(n=44, m=7, classes=2, seed=0, sparse=0.0):

@@ -124,7 +124,7 @@ import weft.solvers.hyfdca.coordinator, weft.solvers.subspace.coordinator_of_lam
 import weft.solvers.sealed.coordinator, weft.solvers.sealed.dealer
 import weft.solvers.algorithm_choice, weft.solvers.run_settings
 import weft.matching.coordinator, weft.matching.holding_map
-import weft.sums.coordinator_totals, weft.sums.coordinator_latest_values_and_proposals
+import weft.sums.coordinator_totals, weft.sums.latest_values_and_request_sums
 import weft.sums.gap_certificate
 import weft.sums.scaling_coordinator
 import weft.protocol, weft.crypto
@@ -260,7 +260,10 @@ def test_help_and_the_list_of_commands_wait_for_no_numbers():
 ELSEWHERE = {
     *("weft.crypto.primitives.ristretto", "weft.crypto.primitives.multiscalar"),
     *("weft.matching.oprf_party", "weft.solvers.sealed.coordinator", "weft.solvers.sealed.party"),
-    *("weft.solvers.sealed.exponential_series", "weft.solvers.sealed.table_product_kernels"),
+    *(
+        "weft.solvers.sealed.exponential_fourier_series",
+        "weft.solvers.sealed.table_product_kernels",
+    ),
     *(
         "weft.federation.release.reader_standard_errors",
         "weft.federation.release.standard_errors_party",

@@ -11,12 +11,12 @@ import weft.federation.messages
 import weft.federation.study_check_messages
 import weft.federation.weight_and_offset_letters.messages
 import weft.matching.messages
-import weft.solvers.constants_and_checkpoint_messages
 import weft.solvers.hyfdca.messages
 import weft.solvers.rounds.messages
 import weft.solvers.sealed.messages
+import weft.solvers.setup_result_and_checkpoint_messages
 import weft.solvers.subspace.messages
-import weft.sums.scaling_and_certificate_messages
+import weft.sums.table_scaling_and_certificate_messages
 from weft.plugins import Registry
 from weft.protocol.phase_declaration import declared_phases
 
@@ -28,11 +28,11 @@ _OWN = (
     weft.federation.weight_and_offset_letters.messages,
     weft.matching.messages,
     weft.solvers.hyfdca.messages,
-    weft.solvers.constants_and_checkpoint_messages,
+    weft.solvers.setup_result_and_checkpoint_messages,
     weft.solvers.rounds.messages,
     weft.solvers.sealed.messages,
     weft.solvers.subspace.messages,
-    weft.sums.scaling_and_certificate_messages,
+    weft.sums.table_scaling_and_certificate_messages,
 )
 _ALL: Registry[ModuleType] = Registry(
     "messages",

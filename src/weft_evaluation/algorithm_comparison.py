@@ -25,7 +25,7 @@ from weft.solvers.algorithm_choice import ALGORITHMS, resolve
 from weft.solvers.run_settings import Settings
 from weft.solvers.solver_interfaces_and_results import Record
 from weft_evaluation.choose_compared_algorithms import ALONE, CENTRAL, Entry
-from weft_evaluation.pooled_problem import (
+from weft_evaluation.pooled_table_in_training_units import (
     PooledTable,
     Tiles,
     Units,

@@ -21,7 +21,7 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.release.noised_weights import NoiseSize
 from weft.report.plot_style import BLUE, GREY, INK, new_figure, not_drawn, polish
 from weft.solvers.run_settings import Settings
-from weft_evaluation.pooled_problem import hold_out
+from weft_evaluation.pooled_table_in_training_units import hold_out
 
 #: So large an ε that the noise is below the last digits of a certificate.
 _HARDLY_ANY = 1e12

@@ -17,7 +17,7 @@ from weft.errors import ConfigError
 from weft.federation.model import Model
 from weft.losses import Loss
 from weft.matching.id_and_name_forms import normal_features
-from weft_evaluation.pooled_problem import PooledTable
+from weft_evaluation.pooled_table_in_training_units import PooledTable
 
 #: Values that liblinear may look at before it stops, converged or not: about a minute.
 _MOST_VALUES = 3e10

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from weft.solvers.run_settings import Settings
     from weft.solvers.solver_interfaces_and_results import Record
     from weft_evaluation.algorithm_comparison import Arena
-    from weft_evaluation.tuning.metrics import Metrics
+    from weft_evaluation.tuning.convergence_and_cost_metrics import Metrics
     from weft_evaluation.tuning.random_search import Found, Limits, Search, Trial
     from weft_evaluation.tuning.trial_choice import Choice
     from weft_evaluation.tuning.tuning_results import Tuning

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft_neural.baseline_runs import Follow, Rivals, train_rivals
-from weft_neural.device import Device
+from weft_neural.cuda_device_and_vectors import Device
 from weft_neural.local_federation import NeuralFederation, NeuralTrained
 from weft_neural.server_model_accuracy import ServerJudge
 from weft_neural.settings import Block, NeuralSettings

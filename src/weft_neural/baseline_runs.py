@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft_neural.baselines import Progress, train_alone, train_central, train_fedprox
-from weft_neural.device import Device
+from weft_neural.cuda_device_and_vectors import Device
 from weft_neural.history import NeuralOutcome
 from weft_neural.named_scenes import Scene
 from weft_neural.party import Source

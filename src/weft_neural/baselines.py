@@ -15,7 +15,7 @@ import msgspec
 
 from weft.errors import ConfigError
 from weft_neural.coordinator import Judge
-from weft_neural.device import Device
+from weft_neural.cuda_device_and_vectors import Device
 from weft_neural.history import Round
 from weft_neural.local_federation import NeuralFederation, NeuralTrained
 from weft_neural.neuron_matching import Matching

@@ -48,7 +48,7 @@ from weft.config.base_config_of_all_jobs import (
     terms_from,
     terms_of,
 )
-from weft.config.check_data_sources import check_files, check_left_to_sites
+from weft.config.check_where_data_lies import check_files, check_left_to_sites
 from weft.config.strict_reading import checked, closest, known_keys, naming
 from weft.data.blank_cells import settle_missing
 from weft.data.columns.column_agreement import insist_on_plain

@@ -11,7 +11,7 @@ from weft.errors import ConfigError
 from weft.privacy.agreement.party_consent_checks import Consent
 from weft.protocol import Channel, LocalChannel, Sink
 from weft_neural.coordinator import Judge, coordinate_neural
-from weft_neural.device import Device
+from weft_neural.cuda_device_and_vectors import Device
 from weft_neural.history import NeuralOutcome, Round
 from weft_neural.party import NeuralParty, Source
 from weft_neural.settings import NeuralSettings

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.nn.functional import linear
 
-from weft_neural.device import new_stream
+from weft_neural.cuda_device_and_vectors import new_stream
 from weft_neural.extractors import feature_count, make_extractor
 from weft_neural.settings import Block
 

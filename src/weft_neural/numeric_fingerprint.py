@@ -7,7 +7,7 @@ from hashlib import blake2b
 import torch
 from torch.nn import functional
 
-from weft_neural.device import Device, device_of
+from weft_neural.cuda_device_and_vectors import Device, device_of
 
 #: Large enough for PyTorch to use all its threads.
 _SIZE = 256

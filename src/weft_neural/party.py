@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.crypto.party_run_membership import Keys, Place
+from weft.crypto.party_key_agreement import Keys, Place
 from weft.crypto.party_seeds_and_shared_key import Keyring
 from weft.crypto.randomness_kept_for_restart import Memory, RandomnessLog
 from weft.errors import DataError, ProtocolError
@@ -23,7 +23,7 @@ from weft.protocol.declared_message_fields import malformed
 from weft.protocol.shared_fields import Participants
 from weft.sums.scalar_sums import over_attending, pack_scalars
 from weft_neural.block_announcement import MOST_COLUMNS, Held
-from weft_neural.device import Device, device_of
+from weft_neural.cuda_device_and_vectors import Device, device_of
 from weft_neural.messages import (
     BUILD,
     FINISH,

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from weft_neural.device import received, sent
+from weft_neural.cuda_device_and_vectors import received, sent
+from weft_neural.local_sgd_steps import Samples, Trainer, accuracy
 from weft_neural.neural_network import Net
 from weft_neural.parameter_packing import layer_shapes, split_layers
 from weft_neural.settings import Block, NeuralSettings
 from weft_neural.trained_model import NeuralModel, Scale
-from weft_neural.training import Samples, Trainer, accuracy
 from weft_neural.weighted_means_on_host_or_device import LARGEST_WEIGHT, Vector, host
 
 Inputs = Mapping[str, NDArray[np.float32]]

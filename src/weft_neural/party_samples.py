@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from weft.data.tile import Tile
 from weft.errors import DataError
+from weft_neural.gather_tiles_into_blocks import gathered
 from weft_neural.settings import Block
-from weft_neural.table_blocks import gathered
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,8 +11,8 @@ import typer
 
 if TYPE_CHECKING:
     from weft.data.tile import Tile
+    from weft_neural.gather_tiles_into_blocks import Gathered
     from weft_neural.settings import Block
-    from weft_neural.table_blocks import Gathered
     from weft_neural.trained_model import NeuralModel
 
 
@@ -40,7 +40,7 @@ def predict(
     server's model.
     """
     from weft.storage.atomic_files import replacing
-    from weft_neural.table_blocks import gathered
+    from weft_neural.gather_tiles_into_blocks import gathered
     from weft_neural.torch_requirement import require_torch
     from weft_neural.trained_model import NeuralModel
 
@@ -70,7 +70,7 @@ def _read(path: Path, blocks: Mapping[str, Block], id_column: str) -> Tile:
     from weft.data.read_tables import table_columns
     from weft.data.read_tiles import read_tile
     from weft.errors import DataError
-    from weft_neural.table_blocks import matching_columns
+    from weft_neural.gather_tiles_into_blocks import matching_columns
 
     features, held = None, table_columns(path)
     if held is not None:

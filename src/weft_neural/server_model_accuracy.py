@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from weft_neural.device import Device, device_of, received
+from weft_neural.cuda_device_and_vectors import Device, device_of, received
+from weft_neural.local_sgd_steps import Samples, share_right
 from weft_neural.neural_network import Net, perceptron
 from weft_neural.scaling import as_input
 from weft_neural.server_aggregation import Server
-from weft_neural.training import Samples, share_right
 
 
 class ServerJudge:

@@ -19,7 +19,7 @@ from weft.guards import Terms
 from weft.protocol.message_bytes import question_digest
 from weft.solvers.hyfdca.messages import FusedRequest, StepRequest
 from weft.solvers.subspace.messages import SearchRequest
-from weft.sums.scaling_and_certificate_messages import (
+from weft.sums.table_scaling_and_certificate_messages import (
     PAIR_LOSSES,
     PAIR_PRODUCTS,
     PairLossesRequest,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.guards.described_cells import ColumnLine, described_column
+from weft.guards.cells_safe_to_describe import ColumnLine, described_column
 
 LEAST = 10
 

@@ -19,7 +19,7 @@ from weft.guards import Terms
 from weft.solvers.run_settings import Settings
 from weft.sums.maxima_from_digit_sums import LargestParty, keys_of, reached, values_of
 from weft.sums.scalar_sums import pack_scalars
-from weft.sums.scaling_and_certificate_messages import DigitReply
+from weft.sums.table_scaling_and_certificate_messages import DigitReply
 
 LOWEST, HIGHEST = 1 << 63, (1 << 63) + (0x7FF << 52)
 AGAIN = "asks for a digit of the largest value again, or too early"

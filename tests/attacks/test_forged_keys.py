@@ -18,7 +18,7 @@ from scene import by_rows, table_of, tile_of
 
 from interposed import Middle, interpose
 from weft.crypto import participant_list as participants_module
-from weft.crypto import party_run_membership
+from weft.crypto import party_key_agreement
 from weft.crypto.ciphers.bfv_by_seal import BfvSecret
 from weft.crypto.ciphers.block_format import read_block, words_of
 from weft.crypto.ciphers.cipher_arguments_and_results import Outgoing
@@ -128,7 +128,7 @@ def unconfirmed(monkeypatch) -> None:
     """Take out that holders confirm to each other who they are, and how much they have."""
     monkeypatch.setattr(Confirmation, "insist", lambda self, told: None)
     monkeypatch.setattr(CountCheck, "insist", lambda self, count, told: None)
-    monkeypatch.setattr(party_run_membership, "company_digest", lambda *_: bytes(32))
+    monkeypatch.setattr(party_key_agreement, "company_digest", lambda *_: bytes(32))
 
 
 def unbound(monkeypatch) -> None:

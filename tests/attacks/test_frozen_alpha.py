@@ -22,9 +22,9 @@ from weft.crypto.ciphers.block_format import (
 from weft.errors import ProtocolError
 from weft.guards import Terms
 from weft.guards.keep_apart_from_other_sent_duals import SentAside
-from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.hyfdca.party_state import HyfdcaState
 from weft.solvers.run_settings import Settings
+from weft.solvers.setup_result_and_checkpoint_messages import Constants
 from weft.sums.party_contribution import Latest, Wire
 
 VICTIM, FEW = "r1c1", 40

@@ -13,8 +13,8 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
-from weft.data.columns.cells_before_encoding import CategoryCells, DeclaredColumns
 from weft.data.columns.column_rules import ColumnRule
+from weft.data.columns.raw_column_cells import CategoryCells, DeclaredColumns
 from weft.data.tile import Tile
 from weft.errors import ProtocolError
 from weft.federation.column_level_agreement.messages import (

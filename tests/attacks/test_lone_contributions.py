@@ -23,7 +23,7 @@ from weft.errors import ProtocolError, WeftError
 from weft.guards import Terms
 from weft.protocol.shared_fields import Asked, PadLinks
 from weft.solvers.run_settings import Settings
-from weft.sums.scaling_and_certificate_messages import MEND, MendRequest
+from weft.sums.table_scaling_and_certificate_messages import MEND, MendRequest
 
 NAMES = ("p1", "p2", "p3", "p4")
 FAST = Settings(lam=0.01, loss="logistic", solver="lbfgs", gap=1e-1, iterations=3)

@@ -23,7 +23,7 @@ from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
 from weft.guards import Terms
 from weft.inference.coefficient_summary import Summary
-from weft.inference.totals_at_final_model import FitStatistics
+from weft.inference.fit_statistics import FitStatistics
 from weft.privacy.agreement import Consent
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.held_out_evaluation_settings import EvaluationSettings

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from weft.data import Tile
-from weft.data.columns.cells_before_encoding import DeclaredColumns, NumberCells
 from weft.data.columns.column_rules import ColumnRule
+from weft.data.columns.raw_column_cells import DeclaredColumns, NumberCells
 from weft.errors import WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms

@@ -18,10 +18,10 @@ from small_federations import rough_curvature
 from weft.errors import ProtocolError
 from weft.guards import Terms
 from weft.guards.keep_apart_from_other_sent_duals import SentAside
-from weft.solvers.constants_and_checkpoint_messages import Constants, RestoreRequest
 from weft.solvers.hyfdca.messages import FusedRequest, StepRequest
 from weft.solvers.rounds.messages import RoundReply, RoundRequest
 from weft.solvers.run_settings import Settings
+from weft.solvers.setup_result_and_checkpoint_messages import Constants, RestoreRequest
 
 TABLE = table_of("breast_cancer", 300)
 REFUSED = "too close to one that was taken back"

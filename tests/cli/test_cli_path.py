@@ -12,9 +12,9 @@ from weft import Federation, Preprocessing, Settings, load_model
 from weft.data import SPLITS, load
 from weft.protocol import LocalChannel
 from weft.report.convergence_plot import plot_convergence
+from weft.report.fold_scores_by_lambda_plot import plot_path
 from weft.report.history_table import history_frame
 from weft.report.lambda_path import choice_sentence, edge_remark, path_frame
-from weft.report.lambda_path_plot import plot_path
 from weft.report.model_card import model_card
 from weft.report.progress_and_ending_text import progress_text
 from weft.report.results_folder import write_results

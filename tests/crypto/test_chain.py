@@ -24,10 +24,10 @@ from weft.data import SPLITS, Table, Tile
 from weft.federation.local_federation import Federation
 from weft.protocol.shared_fields import PadLinks, SumRequest
 from weft.solvers.run_settings import Settings
-from weft.sums.coordinator_latest_values_and_proposals import LatestValues, Proposals
 from weft.sums.coordinator_totals import IncrementTotals
+from weft.sums.latest_values_and_request_sums import LatestValues, Proposals
 from weft.sums.party_contribution import Contribution, Wire
-from weft.sums.shared_slot_layout import Layout
+from weft.sums.shared_slots_by_party import Layout
 
 SIGN = 1 << 63
 BOUND = 4.0

@@ -37,7 +37,7 @@ from weft.crypto.party_key_pairs import Identity, PublicIdentity
 from weft.crypto.secret_bytes import Secret
 from weft.errors import WeftError
 from weft.protocol.message_bytes import pack, unpack
-from weft.sums.scaling_and_certificate_messages import ROW_NORMS
+from weft.sums.table_scaling_and_certificate_messages import ROW_NORMS
 
 #: Other work on the same machine must not fail a test.
 RELAXED = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]

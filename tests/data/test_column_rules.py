@@ -21,9 +21,9 @@ from sklearn.preprocessing import (
 from covering import examples
 from weft.config.strict_reading import checked
 from weft.data import read_tile
-from weft.data.columns.cells_before_encoding import CategoryCells, DeclaredColumns, NumberCells
 from weft.data.columns.column_agreement import Levels, own_levels, settle_columns, settled_together
 from weft.data.columns.column_rules import ColumnRule
+from weft.data.columns.raw_column_cells import CategoryCells, DeclaredColumns, NumberCells
 from weft.data.columns.table_transformation import FileReading, Transformation
 from weft.data.read_tiles import examine
 from weft.data.reading_options import ReadingOptions

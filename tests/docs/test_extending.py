@@ -34,10 +34,15 @@ from weft.privacy.audit.audit_of_a_recording import audit
 from weft.protocol import Nothing, Request
 from weft.protocol.recording_file import Head, entries_of
 from weft.solvers.algorithm_choice import ALGORITHMS
-from weft.solvers.constants_and_checkpoint_messages import FORGET, SAVE, ForgetRequest, SaveRequest
 from weft.solvers.register_algorithm import register_algorithm
 from weft.solvers.rounds.coordinator_totals_and_bound import Step
 from weft.solvers.rounds.messages import LOCAL
+from weft.solvers.setup_result_and_checkpoint_messages import (
+    FORGET,
+    SAVE,
+    ForgetRequest,
+    SaveRequest,
+)
 from weft.solvers.solver_interfaces_and_results import Coordinator
 from weft.solvers.subspace.messages import SEARCH
 

@@ -8,12 +8,14 @@ from pages import DOCS
 
 from weft.all_messages import declared_phases
 from weft.protocol.declared_message_fields import flat
-from weft.report.message_reference import page, parts
+from weft.report.protocol_message_reference import page, parts
 
 
 def test_the_page_is_what_the_declarations_say():
     written = (DOCS / "messages.md").read_text()
-    assert written == page(), "run python -m weft.report.message_reference > docs/messages.md"
+    assert written == page(), (
+        "run python -m weft.report.protocol_message_reference > docs/messages.md"
+    )
 
 
 def ours():

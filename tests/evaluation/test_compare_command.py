@@ -26,7 +26,7 @@ from weft_evaluation import reference_optimum as judging
 from weft_evaluation.algorithm_comparison import Arena
 from weft_evaluation.choose_compared_algorithms import Entry, settings_for
 from weft_evaluation.comparison_results import Comparison
-from weft_evaluation.pooled_problem import hold_out
+from weft_evaluation.pooled_table_in_training_units import hold_out
 from weft_evaluation.reference_optimum import Problem, score, solve, weights_of
 
 

@@ -14,8 +14,8 @@ from weft.errors import ConfigError
 from weft.solvers.algorithm_choice import ALGORITHMS
 from weft.solvers.run_settings import Settings
 from weft.solvers.solver_interfaces_and_results import Record
+from weft_evaluation.tuning.convergence_and_cost_metrics import Metrics, Point, metrics_of
 from weft_evaluation.tuning.loss_along_run import Watch, stride
-from weft_evaluation.tuning.metrics import Metrics, Point, metrics_of
 from weft_evaluation.tuning.random_search import Found, Limits, Trial
 from weft_evaluation.tuning.search_space import Bound, draws, numeric_options, read_bounds, space_of
 from weft_evaluation.tuning.trial_choice import Rules, choose, read_weights

@@ -14,8 +14,8 @@ from weft.privacy.agreement import Consent
 from weft.solvers.run_settings import Settings
 from weft_evaluation.algorithm_comparison import Arena
 from weft_evaluation.reference_optimum import weights_of
+from weft_evaluation.tuning.convergence_and_cost_metrics import NAMES
 from weft_evaluation.tuning.loss_along_run import Eye, Watch, from_outside
-from weft_evaluation.tuning.metrics import NAMES
 from weft_evaluation.tuning.tuned_config import written
 
 QUICK = ("--trials", "4", "--iterations", "10", "--every", "1", "--holdout", "0.3")

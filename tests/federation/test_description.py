@@ -13,13 +13,13 @@ from weft.crypto.keys import ephemeral_keys
 from weft.data import Tile
 from weft.errors import WeftError
 from weft.federation import descriptive_statistics_party
+from weft.federation.column_correlations_in_one_process import correlate_tiles
 from weft.federation.descriptive_statistics_coordinator import describe_study, described_as
 from weft.federation.descriptive_statistics_party import DescribeParty
-from weft.federation.local_column_correlations import correlate_tiles
 from weft.federation.local_descriptive_statistics import describe_tiles
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
 from weft.guards import Terms
-from weft.guards.described_cells import LEAVES
+from weft.guards.cells_safe_to_describe import LEAVES
 from weft.privacy.agreement import Consent
 from weft.privacy.ledger.run_booking import Ledger
 from weft.protocol import LocalChannel, fields_of, pack

@@ -22,7 +22,7 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.local_joint_prediction import predict_scores
 from weft.federation.model import Model, load_model
 from weft.federation.prediction_table import Predictions
-from weft.federation.scores_encrypted_to_asker import open_scores, seal_scores
+from weft.federation.sealed_score_letter import open_scores, seal_scores
 
 
 def trained_on(table, quick, classes, scaling="standard", loss="hinge"):

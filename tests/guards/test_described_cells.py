@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.guards.described_cells import (
+from weft.guards.cells_safe_to_describe import (
     ColumnLine,
     described_column,
     described_counts,

@@ -20,7 +20,7 @@ from weft.data import SPLITS, Split, Table, load
 from weft.errors import DataError
 from weft.federation.local_federation import Preprocessing
 from weft.guards import Terms
-from weft.matching.cohorts_seen_by_non_holders import crossed_rows, exposed_rows, foreign_columns
+from weft.matching.cohorts_exposed_to_non_holders import crossed_rows, exposed_rows, foreign_columns
 from weft.matching.guard_facts_from_confirmed_lists import facts_of
 from weft.solvers.run_settings import Settings
 

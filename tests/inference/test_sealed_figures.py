@@ -18,8 +18,8 @@ from weft.data import Table, load
 from weft.errors import DataError
 from weft.guards.privacy_terms import OPEN, Terms
 from weft.inference.certified_distance import certify
+from weft.inference.fit_statistics import FitStatistics
 from weft.inference.refuse_standard_errors import refuse_collinear, refuse_unidentified
-from weft.inference.totals_at_final_model import FitStatistics
 from weft.losses import Logistic
 from weft.solvers.sealed.digit_widths import CELL_BITS
 
@@ -107,7 +107,7 @@ def test_sealed_figures_are_those_of_statsmodels(name: str, how: str) -> None:
     if name not in ("gaussian", "gamma"):
         # Proved, not found by luck.
         # Where three hold a cell, more rounding is allowed for than there is: see
-        # `round_cells_of_several_holders`.
+        # `integer_parts_of_shared_cells`.
         proved = 2e-2 if name != "credit" else 4e-3 if how == "overlapping" else 3e-3
         assert (found.summary.distance < proved * found.summary.errors).all()
 

@@ -20,8 +20,8 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.release import reader_opens_release, standard_errors_party
 from weft.federation.release.masked_standard_error_sums import masked_words, opened
 from weft.guards.privacy_terms import OPEN, Terms
+from weft.inference.fit_statistics import FitStatistics
 from weft.inference.party_sums_for_standard_errors import matrices_in
-from weft.inference.totals_at_final_model import FitStatistics
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.run_settings import Settings
 

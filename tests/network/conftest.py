@@ -9,8 +9,8 @@ from weft.cli import main
 from weft.network.kits import certificate_requests as requests
 from weft.network.kits import certificates, provisioning
 from weft.network.kits.certificate_requests import make_request, read_requests
+from weft.network.kits.complete_kit_with_own_key import install
 from weft.network.kits.federation_plan import read_plan
-from weft.network.kits.install_kit import install
 from weft.network.kits.provisioning import provision
 
 

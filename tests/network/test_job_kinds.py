@@ -238,7 +238,7 @@ def test_a_site_runs_no_kind_that_is_not_installed(nothing_installed, tmp_path):
     assert "\n" not in said
 
 
-@pytest.mark.parametrize("name", ["os", "weft_neural.job", "../linear", ""])
+@pytest.mark.parametrize("name", ["os", "weft_neural.neural_job_kind", "../linear", ""])
 def test_a_kind_is_never_imported_by_the_name_in_a_task(name, nothing_installed):
     with pytest.raises(ProtocolError, match="not installed here"):
         read_task(f'{{"kind": "{name}", "name": "a", "parties": []}}')

@@ -20,8 +20,8 @@ from nvflare.apis.utils.format_check import name_check
 from weft.errors import ConfigError
 from weft.network.kits import certificates
 from weft.network.kits.certificate_requests import make_request, read_requests
+from weft.network.kits.complete_kit_with_own_key import install
 from weft.network.kits.federation_plan import read_plan
-from weft.network.kits.install_kit import install
 from weft.network.kits.provisioning import provision
 
 # ── requests ──────────────────────────────────────────────────────────────────────────────────────

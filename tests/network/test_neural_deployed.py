@@ -231,7 +231,7 @@ def _coordinated_anew(asked, folder):
     """What a coordinator of Weft says that was loaded without PyTorch, and what it has loaded."""
     forget("weft", "weft_neural", "torch")
     sys.modules["torch"] = None
-    for name in ("weft_neural.returned_neural_results", "weft_neural.coordinator"):
+    for name in ("weft_neural.neural_result_files", "weft_neural.coordinator"):
         importlib.import_module(name)
     failure = importlib.import_module("weft.protocol").Failure
     run = importlib.import_module("weft.network.coordinator_run").coordinate_run

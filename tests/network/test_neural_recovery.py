@@ -19,8 +19,8 @@ from weft.network.record_and_replay_absences import ReplayedPresence
 from weft.storage.journal import Journal
 from weft_neural import coordinator as coordination
 from weft_neural.coordinator import coordinate_neural
+from weft_neural.local_sgd_steps import Trainer
 from weft_neural.trained_model import NeuralModel
-from weft_neural.training import Trainer
 
 RUN = "run-1"
 #: What becomes of some letters, by the phase and their number among those of that phase. In the

@@ -16,9 +16,9 @@ import pytest
 
 from weft.network.envelope_bytes import Failed, Ping, Pong, decode_reply, encode
 from weft.network.metrics_text import single
-from weft.network.nvflare_processes import site_process_main
+from weft.network.nvflare_processes import site_worker_process
 from weft.network.nvflare_processes.fork_server import ForkServer
-from weft.network.nvflare_processes.on_demand_site_process import SiteProcess
+from weft.network.nvflare_processes.on_demand_worker_process import SiteProcess
 from weft.network.nvflare_processes.site_process_frames import (
     FIRST,
     MOST_LETTERS,
@@ -47,7 +47,7 @@ def answer(letter):
 def work(connection):
     send_frame(connection, Frame(FIRST, msgspec.json.encode(Opening(["a note"]))))
     exposure = SimpleNamespace(metrics=lambda: [SPENT])
-    site_process_main._answer_all(connection, SimpleNamespace(answer=answer), exposure)
+    site_worker_process._answer_all(connection, SimpleNamespace(answer=answer), exposure)
 
 
 @contextmanager
@@ -84,7 +84,7 @@ def test_letters_are_answered_by_one_process_several_at_once(tmp_path):
 
 
 def test_its_process_ends_where_nothing_is_asked_and_another_begins(tmp_path, monkeypatch):
-    monkeypatch.setattr("weft.network.nvflare_processes.on_demand_site_process._LOOK", 0.01)
+    monkeypatch.setattr("weft.network.nvflare_processes.on_demand_worker_process._LOOK", 0.01)
     with opened(tmp_path, idle=0.05) as site:
         first = pid_of(site.answer(b"a"))
         assert site.exposure() == [SPENT]
@@ -136,8 +136,8 @@ def test_pings_are_answered_while_a_process_begins(tmp_path):
 
 def test_pings_are_answered_where_more_letters_come_than_a_site_works_on(tmp_path, monkeypatch):
     """The others are refused with a sentence, and taken again when some are answered."""
-    monkeypatch.setattr("weft.network.nvflare_processes.on_demand_site_process.MOST_LETTERS", 3)
-    monkeypatch.setattr("weft.network.nvflare_processes.on_demand_site_process.MOST_PINGS", 1)
+    monkeypatch.setattr("weft.network.nvflare_processes.on_demand_worker_process.MOST_LETTERS", 3)
+    monkeypatch.setattr("weft.network.nvflare_processes.on_demand_worker_process.MOST_PINGS", 1)
     told, tell = os.pipe()
 
     def hold(letter):
@@ -146,8 +146,8 @@ def test_pings_are_answered_where_more_letters_come_than_a_site_works_on(tmp_pat
         return letter
 
     def work(connection):
-        site_process_main._say(connection, Opening())
-        site_process_main._answer_all(connection, SimpleNamespace(answer=hold), None)
+        site_worker_process._say(connection, Opening())
+        site_worker_process._answer_all(connection, SimpleNamespace(answer=hold), None)
 
     with opened(tmp_path, work) as site, ThreadPoolExecutor() as threads:
         assert site.start().result().wrong == ""
@@ -166,14 +166,14 @@ def test_pings_are_answered_where_more_letters_come_than_a_site_works_on(tmp_pat
 
 
 def test_no_letter_that_is_taken_waits_for_a_thread():
-    assert site_process_main._THREADS > MOST_LETTERS + MOST_PINGS
+    assert site_worker_process._THREADS > MOST_LETTERS + MOST_PINGS
 
 
 @pytest.mark.parametrize("kind", ["refused", "failed"])
 def test_a_site_that_cannot_be_opened_says_why_to_its_owner_only(tmp_path, caplog, kind):
     def refuse(connection):
         wrong = Opening(wrong="row 7 of table.csv is empty", kind=kind, told="has other data")
-        site_process_main._say(connection, wrong)
+        site_worker_process._say(connection, wrong)
 
     with opened(tmp_path, refuse) as site:
         for _ in range(2):
@@ -221,7 +221,7 @@ def test_no_letter_is_taken_for_a_question_of_the_owner(tmp_path):
 
 def test_a_letter_that_comes_as_its_process_ends_starts_one_other_only(tmp_path, monkeypatch):
     """Two would lock each other out of the files of a run."""
-    monkeypatch.setattr("weft.network.nvflare_processes.on_demand_site_process._LOOK", 0.01)
+    monkeypatch.setattr("weft.network.nvflare_processes.on_demand_worker_process._LOOK", 0.01)
     is_over, replies = SiteProcess._is_over, []
 
     def just_then(site, working):
@@ -262,7 +262,7 @@ def test_a_process_that_breaks_the_rules_is_ended_and_its_letter_asked_again(
             work(connection)
             return
         told.touch()
-        site_process_main._say(connection, Opening())
+        site_worker_process._say(connection, Opening())
         frame = receive_frame(connection)
         connection.sendall(BROKEN[what](frame.number))
         connection.shutdown(socket.SHUT_WR)

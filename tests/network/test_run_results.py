@@ -155,7 +155,7 @@ def test_a_submitter_gets_no_column_that_is_not_listed(trained, tmp_path, monkey
 
 
 def test_a_submitter_of_networks_gets_no_figure_that_is_not_listed():
-    from weft_neural.returned_neural_results import TOLD
+    from weft_neural.neural_result_files import TOLD
 
     here = {
         "name": "n",

@@ -24,7 +24,7 @@ from weft.network import absent_parties
 from weft.network import network_channel as channel
 from weft.privacy.agreement.party_consent_checks import Consent
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed import coordinator_phase_requests, messages
+from weft.solvers.sealed import coordinator_ask_until_all_answered, messages
 from weft_examples.replay_deployed_run_in_process import Drawn, repeat_run
 
 HOW = Preprocessing(intercept=True, scaling="none")
@@ -64,7 +64,7 @@ def _soon(monkeypatch):
     monkeypatch.setattr(channel, "_PAUSE", 0.01)
     monkeypatch.setattr("weft.federation.release.coordinator._PAUSE", 0.01)
     for name in ("_FIRST_PAUSE", "_LONGEST_PAUSE"):
-        monkeypatch.setattr(coordinator_phase_requests, name, 0.01)
+        monkeypatch.setattr(coordinator_ask_until_all_answered, name, 0.01)
 
 
 def tiles():

@@ -13,11 +13,11 @@ import torch
 from small_networks import HELD, SEEN, WIDTHS, holdings, tiny, trained
 from torch.nn.functional import cross_entropy, linear, relu
 
+from weft_neural.local_sgd_steps import Trainer
 from weft_neural.neuron_matching import Matching
 from weft_neural.party_neural_network import Labelled, PartyNetwork
 from weft_neural.sample_sources import BlockSource
 from weft_neural.settings import Block
-from weft_neural.training import Trainer
 
 ONE = dict.fromkeys(HELD, ("ct",))
 MU = 0.7

@@ -18,12 +18,12 @@ from small_networks import CLASSES, HELD, WIDTHS, tiny, trained
 from covering import before_release
 from weft_neural import party_neural_network as local
 from weft_neural import server_aggregation
+from weft_neural.local_sgd_steps import Trainer
 from weft_neural.neural_network import Net
 from weft_neural.neuron_matching import Matching
 from weft_neural.party_samples import Holdings
 from weft_neural.sample_sources import BlockSource
 from weft_neural.settings import Block
-from weft_neural.training import Trainer
 
 AFFINE = Block(extractor="linear", options={"features": CLASSES}, scaling="none")
 

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from weft.data import load
-from weft.solvers.hyfdca.coordinator_iteration_and_totals import Run
+from weft.solvers.hyfdca.coordinator_run_state import Run
 from weft.solvers.hyfdca.data_norms import find_omega
 from weft_evaluation.assemble_weights_from_parties import Follower
 from weft_papers.hyfdca import optima_of_other_readings, run_case
 from weft_papers.hyfdca import setting_data as context
 from weft_papers.hyfdca.cases import Case, Target
 from weft_papers.hyfdca.fedavg_and_hyfem_without_messages import ReplayedAveraging
+from weft_papers.hyfdca.hyfdca_without_messages import ReplayedHyfdca
 from weft_papers.hyfdca.paper import BASELINES, Options, Setting
-from weft_papers.hyfdca.replayed_hyfdca import ReplayedHyfdca
 from weft_papers.hyfdca.run_case import run
 
 #: Settings where most take part, and where half do, so that many come back after an absence.
@@ -71,7 +71,7 @@ def by_the_library(case, data, iterations):
 )
 def test_a_replay_has_the_bits_of_the_run(monkeypatch, data, number, method):
     # So that sums taken anew against drift are part of it.
-    monkeypatch.setattr("weft_papers.hyfdca.replayed_hyfdca.RESUM_EVERY", 16)
+    monkeypatch.setattr("weft_papers.hyfdca.hyfdca_without_messages.RESUM_EVERY", 16)
     monkeypatch.setattr("weft.solvers.hyfdca.party.RESUM_EVERY", 16)
     case, iterations = Case(data, number, method), (1, 2, 3, 24)
     unit = method == "unit"

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from weft.losses import get_loss
-from weft_papers.readings.__main__ import fedhybrid, main
-from weft_papers.readings.fedhybrid_rate import rates
-from weft_papers.readings.hyfdca_by_hand import Reading, Table, run
+from weft_papers.alternative_interpretations.__main__ import fedhybrid, main
+from weft_papers.alternative_interpretations.fedhybrid_rate import rates
+from weft_papers.alternative_interpretations.hyfdca_by_hand import Reading, Table, run
 
 PAGE = Path(__file__).parents[2] / "docs" / "readings.md"
 LAM = 0.05

@@ -21,8 +21,8 @@ from weft_papers.hyfem import run_without_cli as hyfem_run
 from weft_papers.hyfem import train_run as hyfem_training
 from weft_papers.hyfem.command import EPILOG
 from weft_papers.hyfem.report import rows_of, write_report
-from weft_papers.hyfem.results import RunFile, run_path
 from weft_papers.hyfem.run_experiments import Study, done_before
+from weft_papers.hyfem.run_result_file import RunFile, run_path
 from weft_papers.hyfem.scenes import SCENES, Scene, Share
 from weft_papers.hyfem.setups import Experiment, Setup, experiments, setup
 from weft_papers.run_files import read_file, write_file

@@ -14,7 +14,7 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import OPEN, Terms
 from weft.privacy.ledger.expected_exposure import alternatives, forecast, outlook
 from weft.privacy.ledger.expected_exposure_text import paragraphs
-from weft.privacy.ledger.expected_views_by_receiver import views_of
+from weft.privacy.ledger.foreign_columns_by_receiver import views_of
 from weft.solvers.algorithm_choice import ALGORITHMS, resolve
 from weft.solvers.run_settings import Settings
 

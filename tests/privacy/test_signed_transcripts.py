@@ -12,10 +12,10 @@ from weft.crypto.party_key_pairs import Identity
 from weft.data import SPLITS, load
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.privacy.audit.audit_of_a_recording import audit
-from weft.privacy.audit.signed_hashes_audit import SignatureAudit
+from weft.privacy.audit.recording_against_signed_hashes import SignatureAudit
 from weft.protocol.message_bytes import pack
 from weft.protocol.recording_file import Entry, Head, entries_of
-from weft.protocol.signed_hash_of_party_exchanges import Transcript, reply_hash, signed_bytes
+from weft.protocol.signed_transcript_hash import Transcript, reply_hash, signed_bytes
 from weft.solvers.run_settings import Settings
 
 SETTINGS = Settings(lam=0.1, gap=0.1, solver="lbfgs", loss="logistic")

@@ -32,12 +32,12 @@ from weft.crypto.scalar_masks import Masks
 from weft.crypto.secret_bytes import Secret
 from weft.errors import WeftError
 from weft.protocol import LocalChannel
-from weft.solvers.hyfdca import coordinator_iteration_and_totals as run_module
+from weft.solvers.hyfdca import coordinator_run_state as run_module
 from weft.solvers.solver_interfaces_and_results import Checkpointing
-from weft.sums import coordinator_latest_values_and_proposals as boards_module
 from weft.sums import coordinator_pad_bookkeeping as pads_module
 from weft.sums import coordinator_totals as totals_module
-from weft.sums import shared_slot_layout as slots_module
+from weft.sums import latest_values_and_request_sums as boards_module
+from weft.sums import shared_slots_by_party as slots_module
 
 WINDOW = 8
 

@@ -15,7 +15,7 @@ from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.protocol.phase_declaration import phase_named
 from weft.solvers.hyfdca.messages import STEP
-from weft.sums.scaling_and_certificate_messages import FREEZE
+from weft.sums.table_scaling_and_certificate_messages import FREEZE
 
 PREPARATION = Preprocessing(intercept=True)
 UNIT_ROWS = Preprocessing(intercept=True, unit_rows=True)

@@ -18,7 +18,7 @@ from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.run_settings import Settings
 from weft.solvers.sealed import party_slopes
 from weft.solvers.sealed.coalition_knowledge import ROWS_PER_NUMBER
-from weft.solvers.sealed.exponential_series import MOST_DOUBLINGS, ExponentialSeries
+from weft.solvers.sealed.exponential_fourier_series import MOST_DOUBLINGS, ExponentialSeries
 from weft.solvers.sealed.few_rows_dominate_poisson_hessian import (
     BROAD,
     STEEP,

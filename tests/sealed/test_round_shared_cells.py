@@ -7,7 +7,7 @@ import pytest
 
 from weft.matching.party_view import PartyView
 from weft.solvers.sealed.digit_widths import CELL_BITS
-from weft.solvers.sealed.round_cells_of_several_holders import parts_of, round_parts
+from weft.solvers.sealed.integer_parts_of_shared_cells import parts_of, round_parts
 from weft.solvers.sealed.table_positions import Place, WholeTable
 
 ROWS, COLUMNS = 60, 5

@@ -21,7 +21,7 @@ from weft.solvers.hyfdca.party import HyfdcaParty
 from weft.solvers.run_settings import Settings
 from weft.solvers.solver_interfaces_and_results import Checkpointing
 from weft.sums.maxima_from_digit_sums import units_above
-from weft.sums.scaling_and_certificate_messages import SIZE
+from weft.sums.table_scaling_and_certificate_messages import SIZE
 
 
 def small_digits(rows: int = 90) -> Table:

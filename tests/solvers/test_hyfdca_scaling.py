@@ -14,7 +14,7 @@ from weft.errors import ConfigError, ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.federation.model import Model
 from weft.solvers.run_settings import Settings
-from weft.sums.scaling_and_certificate_messages import FinishScalingRequest
+from weft.sums.table_scaling_and_certificate_messages import FinishScalingRequest
 
 LAM = 0.05
 SCALERS = {"standard": StandardScaler, "minmax": MinMaxScaler, "maxabs": MaxAbsScaler}

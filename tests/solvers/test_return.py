@@ -25,7 +25,7 @@ from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.lbfgs_solver import Lbfgs
 from weft.solvers.subspace.messages import INHERIT
 from weft.solvers.subspace.party import SubspaceParty
-from weft.sums.scaling_and_certificate_messages import MEND
+from weft.sums.table_scaling_and_certificate_messages import MEND
 
 #: Hard enough to take twenty iterations and more.
 LAM = 1e-5

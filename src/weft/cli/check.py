@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from weft.cli.expected_refusals import (
+from weft.cli.who_would_refuse_study import (
     changes_of,
     refusals_of,
     refused_models,
@@ -77,7 +77,7 @@ def check(
     from weft.data.findings_with_config_fixes import FoundProblems
     from weft.federation.local_federation import Federation
     from weft.federation.solver_by_holdings import settle_by_holdings
-    from weft.guards.names_everyone_allows import in_all_lists
+    from weft.guards.intersect_allow_lists import in_all_lists
     from weft.privacy.ledger.expected_exposure import outlook
     from weft.privacy.ledger.expected_exposure_text import item, paragraphs
     from weft.report.holdings_counts import describe_holdings

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from weft.cli.kit_options import KitFolder
+from weft.cli.shared_kit_command_options import KitFolder
 
 if TYPE_CHECKING:
     from weft.network.console.shared_view_records import Viewpoint

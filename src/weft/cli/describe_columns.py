@@ -100,7 +100,7 @@ def _described_here(
     from weft.cli.data_problems import refuse_files
     from weft.config.read_config import read_config
     from weft.data.findings_with_config_fixes import FoundProblems
-    from weft.federation.local_column_correlations import correlate_tiles
+    from weft.federation.column_correlations_in_one_process import correlate_tiles
     from weft.federation.local_descriptive_statistics import describe_tiles
 
     plan = read_config(config)

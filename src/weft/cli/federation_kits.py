@@ -137,7 +137,7 @@ def install(
     """
     from weft.cli.terminal_output import say
     from weft.errors import ConfigError
-    from weft.network.kits.install_kit import install as complete
+    from weft.network.kits.complete_kit_with_own_key import install as complete
 
     if renew is not None and out is not None:
         raise ConfigError("--renew and --out exclude each other; give one of them")
@@ -185,7 +185,7 @@ def _renewed(archive: Path, request: Path, path: Path, *, new_authority: bool) -
     """The kit with a new certificate; refused while something runs with it."""
     from contextlib import nullcontext
 
-    from weft.network.kits.install_kit import renew
+    from weft.network.kits.complete_kit_with_own_key import renew
     from weft.network.kits.kit_folder import Kit
     from weft.network.site_join_settings import exclusive_use
 

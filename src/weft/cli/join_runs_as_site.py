@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.cli.kit_options import KitFolder, LogOption, MetricsFile
+from weft.cli.shared_kit_command_options import KitFolder, LogOption, MetricsFile
 
 if TYPE_CHECKING:
     from weft.network.kits.kit_folder import Kit
-    from weft.network.nvflare_processes.on_demand_site_process import SiteProcess
+    from weft.network.nvflare_processes.on_demand_worker_process import SiteProcess
     from weft.network.site_answers_envelopes import Site
     from weft.network.site_join_settings import JoinSettings
 
@@ -148,7 +148,7 @@ def join(
 def _opened(settings: JoinSettings, kit: Kit, *, json: bool) -> Site | SiteProcess:
     """The site, in a process of its own; where it cannot be opened, this one says why."""
     from weft.cli.terminal_output import say
-    from weft.network.nvflare_processes.on_demand_site_process import open_apart
+    from weft.network.nvflare_processes.on_demand_worker_process import open_apart
 
     apart = open_apart(settings, kit, say)
     if apart is not None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from weft.cli.kit_options import KitFolder, LogOption, MetricsFile
+from weft.cli.shared_kit_command_options import KitFolder, LogOption, MetricsFile
 
 
 def serve(

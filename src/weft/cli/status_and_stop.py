@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.cli.kit_options import AsJson, KitFolder
+from weft.cli.shared_kit_command_options import AsJson, KitFolder
 
 if TYPE_CHECKING:
     from weft.network.console.shared_view_records import RunRow

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from weft.cli.kit_options import KitFolder
+from weft.cli.shared_kit_command_options import KitFolder
 
 #: Exit code of a run that is over without what was asked for.
 INCOMPLETE = 3

@@ -18,7 +18,7 @@ from weft.config.base_config_of_all_jobs import (
     terms_of,
     tiles_of,
 )
-from weft.config.check_data_sources import check_deployed, check_sources
+from weft.config.check_where_data_lies import check_deployed, check_sources
 from weft.config.compare_overrides import check_told
 from weft.config.schema import DataSection, LinearFile
 from weft.config.spelling_and_unit_mismatches import find_mismatches
@@ -31,7 +31,7 @@ from weft.data.splits import Split
 from weft.data.tile import Tile, two_classes
 from weft.errors import ConfigError
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing, TableSettings
-from weft.inference.requirements import wanted_inference
+from weft.inference.standard_error_requirements import wanted_inference
 from weft.matching.overlap_rule import Overlap
 from weft.plugins import Registry, how_to_install
 from weft.privacy.ledger.run_booking import Ledger

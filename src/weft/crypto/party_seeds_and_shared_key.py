@@ -19,7 +19,7 @@ from weft.crypto.ciphers.block_format import DEALT_CIPHERS
 from weft.crypto.key_and_seed_messages import SeedBoxes, SeedPlan
 from weft.crypto.pads.pad_streams import Streams
 from weft.crypto.pads.pads_all_parties_know import OpeningPads
-from weft.crypto.party_run_membership import Keys, PartyKeyAgreement, Place
+from weft.crypto.party_key_agreement import Keys, PartyKeyAgreement, Place
 from weft.crypto.randomness_kept_for_restart import RandomnessLog
 from weft.crypto.secret_bytes import Secret
 from weft.crypto.seed_letters import (

@@ -13,9 +13,9 @@ import pyarrow.compute
 from numpy.typing import NDArray
 
 from weft.data.columns.category_and_date_cells import category_cells, date_cells
-from weft.data.columns.cells_before_encoding import Cells, DeclaredColumns, NumberCells
 from weft.data.columns.column_rules import ColumnRule
 from weft.data.columns.column_to_numbers import SettledColumn
+from weft.data.columns.raw_column_cells import Cells, DeclaredColumns, NumberCells
 from weft.data.findings_with_config_fixes import MOST_EXAMPLES, Findings, Setting, shown
 from weft.data.number_texts import BLANKS, ReadNumbers, Signs, number, read_numbers
 from weft.data.raw_columns_and_decimal_signs import RawColumns, is_text

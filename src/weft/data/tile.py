@@ -21,7 +21,7 @@ from weft.errors import DataError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from weft.data.columns.cells_before_encoding import DeclaredColumns
+    from weft.data.columns.raw_column_cells import DeclaredColumns
 
 Names: TypeAlias = NDArray[np.object_]
 Labels: TypeAlias = NDArray[Any]

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.data.columns.cells_before_encoding import CategoryCells, DeclaredColumns
 from weft.data.columns.column_rules import rule_bytes
+from weft.data.columns.raw_column_cells import CategoryCells, DeclaredColumns
 from weft.data.tile import Tile
 
 

@@ -19,7 +19,7 @@ from weft.estimators.messages_while_fitting import CertificateLines, warn_of_gap
 from weft.estimators.table_as_one_tile import WEIGHT, table_tile
 from weft.federation.preprocessing_settings import Preprocessing, TableSettings
 from weft.guards import OPEN, Terms
-from weft.inference.requirements import wanted_inference
+from weft.inference.standard_error_requirements import wanted_inference
 from weft.solvers.run_settings import AUTO, DEFAULTS, Mode, Settings
 
 # Whatever trains or predicts is loaded when it first does: an estimator that is only named waits

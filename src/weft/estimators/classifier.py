@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from weft.data.tile import Task
 from weft.estimators.base import Hybrid, tiles_of
 from weft.estimators.lazy_scikit_learn_bases import offered_if
-from weft.losses.probabilities import WITH_PROBABILITIES
+from weft.losses.probabilities_from_scores import WITH_PROBABILITIES
 
 if TYPE_CHECKING:
     import pandas as pd

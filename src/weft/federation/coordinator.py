@@ -40,8 +40,8 @@ from weft.solvers.run_settings import Settings
 from weft.solvers.solver_interfaces_and_results import Checkpointing, Record
 from weft.sums.maxima_from_digit_sums import units_above
 from weft.sums.scalar_sums import add_scalars
-from weft.sums.scaling_and_certificate_messages import SIZE
 from weft.sums.scaling_coordinator import agree_on_scaling
+from weft.sums.table_scaling_and_certificate_messages import SIZE
 
 
 def announce_for(

@@ -37,7 +37,7 @@ from weft.federation.leave_out_rare_classes_and_columns import leave_out_rare
 from weft.federation.participation_terms_and_classes.coordinator import Announced
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.solver_by_holdings import settle
-from weft.guards.described_cells import ColumnLine
+from weft.guards.cells_safe_to_describe import ColumnLine
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel
 from weft.solvers.algorithm_choice import algorithm_of, resolve

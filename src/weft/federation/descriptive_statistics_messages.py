@@ -12,7 +12,7 @@ from weft.protocol.declared_message_fields import Message, Nothing
 from weft.protocol.field_visibility import numbers, record, scalars, texts
 from weft.protocol.phase_declaration import Phase
 from weft.protocol.shared_fields import SumRequest
-from weft.sums.scaling_and_certificate_messages import DigitReply, DigitRequest
+from weft.sums.table_scaling_and_certificate_messages import DigitReply, DigitRequest
 
 Names = NDArray[np.str_]
 

@@ -29,7 +29,7 @@ from weft.federation.descriptive_statistics_messages import (
 )
 from weft.federation.party import Party
 from weft.federation.terms_enforced_by_phase import DescriptionTerms
-from weft.guards.described_cells import (
+from weft.guards.cells_safe_to_describe import (
     TAIL,
     ColumnLine,
     DescribedColumn,
@@ -44,7 +44,7 @@ from weft.protocol.message_bytes import question_digest
 from weft.sums.maxima_from_digit_sums import LargestParty
 from weft.sums.party_table_with_overlap_weights import counted_once
 from weft.sums.scalar_sums import pack_scalars
-from weft.sums.scaling_and_certificate_messages import DigitReply, DigitRequest
+from weft.sums.table_scaling_and_certificate_messages import DigitReply, DigitRequest
 
 #: What of a run it answers besides: everything up to sums.
 _BEFORE = ("announce", "classes", "columns.", "match.", "rare.")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.array_types import Floats
-from weft.guards.described_cells import LEAVES, ColumnLine
+from weft.guards.cells_safe_to_describe import LEAVES, ColumnLine
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 #: Bars of a picture, at most.

@@ -23,7 +23,7 @@ from weft.matching.overlap_rule import Overlap
 from weft.protocol import Channel
 from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.maxima_from_digit_sums import units_above
-from weft.sums.shared_slot_layout import Layout
+from weft.sums.shared_slots_by_party import Layout
 
 
 def sum_scores(

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats, Ints, Slots
+from weft.crypto.party_key_agreement import Keys
 from weft.crypto.party_key_pairs import PublicIdentity
-from weft.crypto.party_run_membership import Keys
 from weft.crypto.party_seeds_and_shared_key import Keyring
 from weft.crypto.randomness_kept_for_restart import Memory, RandomnessLog
 from weft.data.tile import Tile
@@ -30,7 +30,7 @@ from weft.federation.model import Model
 from weft.federation.participation_terms_and_classes.party import AnnouncingParty
 from weft.federation.prediction_table import Predictions
 from weft.federation.resume_fingerprint import insist_on_origin
-from weft.federation.scores_encrypted_to_asker import seal_scores
+from weft.federation.sealed_score_letter import seal_scores
 from weft.matching.id_and_name_forms import normal_features
 from weft.matching.messages import VIEW, ViewReply, ViewRequest
 from weft.matching.party import MatchingParty
@@ -45,7 +45,7 @@ from weft.sums.maxima_from_digit_sums import LargestParty
 from weft.sums.party_contribution import Wire
 from weft.sums.party_table_products import Block
 from weft.sums.party_table_with_overlap_weights import build_table
-from weft.sums.scaling_and_certificate_messages import DigitReply, DigitRequest
+from weft.sums.table_scaling_and_certificate_messages import DigitReply, DigitRequest
 
 #: What others are told of a table that has nothing to do with the model.
 NO_COLUMN = "has a table of new samples in which no column is a feature of the model"

@@ -22,7 +22,7 @@ from weft.protocol.field_visibility import (
 )
 from weft.protocol.phase_declaration import Phase
 from weft.protocol.shared_fields import Boxes, Everyone, PadLinks, SumRequest
-from weft.sums.scaling_and_certificate_messages import DigitReply, DigitRequest
+from weft.sums.table_scaling_and_certificate_messages import DigitReply, DigitRequest
 
 Names = NDArray[np.str_]
 
@@ -187,7 +187,7 @@ class ReleaseReply(Message):
         sums in the clear, which nobody counts.
     transcript, signature
         The hash of all that it was asked and said before this
-        (`protocol/signed_hash_of_party_exchanges.py`), and its signature; None: it keeps none, in
+        (`protocol/signed_transcript_hash.py`), and its signature; None: it keeps none, in
         one process without a recording.
     unheard
         Hashes of requests that it worked on and whose reply the coordinator says it never got, one

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from weft.array_types import Floats
 from weft.errors import ConfigError, DataError
 from weft.losses import LOG_LINKED
-from weft.losses.probabilities import WITH_PROBABILITIES, class_probabilities
+from weft.losses.probabilities_from_scores import WITH_PROBABILITIES, class_probabilities
 from weft.storage.atomic_files import StorageError, load_arrays, save_arrays
 
 if TYPE_CHECKING:

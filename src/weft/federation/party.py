@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
+from weft.crypto.party_key_agreement import Keys
 from weft.crypto.party_key_pairs import PublicIdentity
-from weft.crypto.party_run_membership import Keys
 from weft.crypto.party_seeds_and_shared_key import Keyring
 from weft.crypto.randomness_kept_for_restart import Memory, RandomnessLog
 from weft.data.columns.table_transformation import FileReading, Transformation
@@ -35,11 +35,11 @@ from weft.federation.party_accepts_holdings import PartyHoldings
 from weft.federation.party_checkpoints import PartyCheckpoints
 from weft.federation.party_privacy_ledger import PartyLedger
 from weft.federation.party_snapshots import PartySnapshots
-from weft.federation.party_training import PartyTraining
+from weft.federation.party_training_start_and_release import PartyTraining
 from weft.federation.preprocessing_settings import SampleColumns
-from weft.federation.release.correlation_table import CorrelationTable
 from weft.federation.release.party import ReleaseParty
 from weft.federation.release.reader_join_second_moments import SecondMoments
+from weft.federation.release.rounded_correlation_file import CorrelationTable
 from weft.federation.resume_fingerprint import insist_on_origin
 from weft.federation.terms_enforced_by_phase import InsistedTerms
 from weft.federation.training_data import TrainingData
@@ -54,12 +54,12 @@ from weft.privacy.ledger.run_booking import Ledger
 from weft.privacy.ledger.run_exposure import exposure_of
 from weft.protocol import Answer, Message, Nothing, Phase, answer, answers, fields_of, pack
 from weft.protocol.metering import EncryptionCost
-from weft.protocol.signed_hash_of_party_exchanges import Transcript
+from weft.protocol.signed_transcript_hash import Transcript
 from weft.solvers.solver_interfaces_and_results import PartyHalf
 from weft.solvers.subspace.messages import EVALUATE
 from weft.sums.count_sums_shown_to_party import SumCounter
 from weft.sums.party_contribution import mend
-from weft.sums.scaling_and_certificate_messages import MEND
+from weft.sums.table_scaling_and_certificate_messages import MEND
 
 if TYPE_CHECKING:
     from weft.federation.release.reader_standard_errors import Inference

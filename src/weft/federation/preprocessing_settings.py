@@ -10,7 +10,7 @@ import msgspec
 from weft.errors import ConfigError
 from weft.guards.privacy_terms import Matching
 from weft.matching.overlap_rule import Overlap
-from weft.sums.scaling_choices import Rule
+from weft.sums.column_scaling_rules import Rule
 
 #: What two parties may do differently without meaning to.
 Slip: TypeAlias = Literal["names", "ids", "labels", "units", "levels"]

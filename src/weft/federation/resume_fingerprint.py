@@ -15,7 +15,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from weft import __version__
-from weft.crypto.party_run_membership import Keys
+from weft.crypto.party_key_agreement import Keys
 from weft.crypto.randomness_kept_for_restart import RandomnessLog
 from weft.data.tile import Tile
 from weft.data.tile_digest import add_tile

@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.errors import ConfigError, ProtocolError
 from weft.federation.party import Party
-from weft.federation.party_training import tells_of_all
+from weft.federation.party_training_start_and_release import tells_of_all
 from weft.federation.study_check_messages import (
     CHECK_FILES,
     CHECK_VIEW,

@@ -21,7 +21,7 @@ from weft.matching.party_view import PartyView
 from weft.privacy.agreement.party_consent_checks import Consent
 from weft.protocol import Phase
 from weft.protocol.declared_message_fields import malformed
-from weft.sums.scaling_and_certificate_messages import (
+from weft.sums.table_scaling_and_certificate_messages import (
     COLUMN_SPREAD,
     COLUMN_SUMS,
     EXTREMES,

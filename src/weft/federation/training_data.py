@@ -39,7 +39,8 @@ from weft.solvers.solver_interfaces_and_results import ModelShare, MomentShare, 
 from weft.sums.maxima_from_digit_sums import LargestParty
 from weft.sums.party_table_products import Block, LocalTable
 from weft.sums.party_table_with_overlap_weights import build_table, rows_times
-from weft.sums.scaling_and_certificate_messages import (
+from weft.sums.scaling_party import ScalingParty
+from weft.sums.table_scaling_and_certificate_messages import (
     COLUMN_SPREAD,
     COLUMN_SUMS,
     EXTREMES,
@@ -56,7 +57,6 @@ from weft.sums.scaling_and_certificate_messages import (
     PenaltiesRequest,
     ScaleRowsRequest,
 )
-from weft.sums.scaling_party import ScalingParty
 
 #: Name of the constant column in models.
 INTERCEPT = "(intercept)"

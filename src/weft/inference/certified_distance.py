@@ -33,7 +33,7 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.array_types import Floats
-from weft.inference.totals_at_final_model import Certified, FitStatistics
+from weft.inference.fit_statistics import Certified, FitStatistics
 
 #: Beyond this, a bound on t says nothing.
 _FARTHEST = 700.0

@@ -17,16 +17,16 @@ from weft.inference.certified_distance import certify, last_step
 from weft.inference.coefficient_table_text import as_latex, as_text
 from weft.inference.covariance import covariance, inflation
 from weft.inference.fit_measures import FitMeasures, measure
+from weft.inference.fit_statistics import FitStatistics
 from weft.inference.other_reference_class import against
 from weft.inference.refuse_standard_errors import refuse_unfinished, refuse_unidentified
-from weft.inference.requirements import FIXED_DISPERSION, Kind, refuse_few_samples
 from weft.inference.significance_tests import (
     FittedLoss,
     SignificanceTest,
     likelihood_ratio_test,
     wald,
 )
-from weft.inference.totals_at_final_model import FitStatistics
+from weft.inference.standard_error_requirements import FIXED_DISPERSION, Kind, refuse_few_samples
 from weft.storage.atomic_files import replacing
 
 if TYPE_CHECKING:

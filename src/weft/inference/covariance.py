@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.array_types import Floats
-from weft.inference.totals_at_final_model import FitStatistics
+from weft.inference.fit_statistics import FitStatistics
 
 
 def covariance(fit: FitStatistics, dispersion: float | None) -> Floats | None:

@@ -9,8 +9,8 @@ import numpy as np
 import scipy
 
 from weft.array_types import Floats
-from weft.inference.requirements import FIXED_DISPERSION
-from weft.inference.totals_at_final_model import FitStatistics, Totals
+from weft.inference.fit_statistics import FitStatistics, Totals
+from weft.inference.standard_error_requirements import FIXED_DISPERSION
 from weft.losses import LOG_LINKED, Loss
 
 

@@ -25,8 +25,8 @@ import numpy as np
 from weft.array_types import Floats
 from weft.errors import DataError
 from weft.inference.certified_distance import slope_of
+from weft.inference.fit_statistics import Certified, FitStatistics
 from weft.inference.refuse_standard_errors import refuse_collinear
-from weft.inference.totals_at_final_model import Certified, FitStatistics
 
 #: Beyond this t, curvature at the optimum may be another than that which is known.
 _FARTHEST = 0.5

@@ -19,8 +19,8 @@ import numpy as np
 import scipy
 
 from weft.array_types import Floats
+from weft.inference.fit_statistics import Totals
 from weft.inference.party_sums_for_standard_errors import weighed_products
-from weft.inference.totals_at_final_model import Totals
 from weft.losses import Loss
 
 #: What stands for a Pearson χ² without a bound.

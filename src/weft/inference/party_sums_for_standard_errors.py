@@ -8,8 +8,8 @@ import numpy as np
 import scipy
 
 from weft.array_types import Floats
-from weft.inference.requirements import CANONICAL, Kind
-from weft.inference.totals_at_final_model import Totals
+from weft.inference.fit_statistics import Totals
+from weft.inference.standard_error_requirements import CANONICAL, Kind
 from weft.losses import LOG_LINKED, Loss
 
 #: What stands for a Pearson χ² without a bound.

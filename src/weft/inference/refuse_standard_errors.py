@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats
 from weft.errors import DataError
-from weft.inference.totals_at_final_model import FitStatistics
+from weft.inference.fit_statistics import FitStatistics
 
 #: Below this part of its variance, what a column has for itself is rounding.
 _NOTHING_OF_ITS_OWN = 1e-9

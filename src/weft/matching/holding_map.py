@@ -14,7 +14,7 @@ from weft.fast_small_array_operations import among
 from weft.guards.privacy_terms import OPEN, Terms
 from weft.matching.cohort_holder_lists import HolderLists, RowSheets
 from weft.matching.cohorts import Axis, ranges
-from weft.matching.cohorts_seen_by_non_holders import (
+from weft.matching.cohorts_exposed_to_non_holders import (
     crossed_rows,
     exposed_rows,
     foreign_columns,

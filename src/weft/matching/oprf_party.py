@@ -23,8 +23,8 @@ from typing import NoReturn, Protocol
 import msgspec
 
 from weft.crypto.authenticated_party_letters import LetterError, read_letter, write_letter
+from weft.crypto.party_key_agreement import Keys
 from weft.crypto.party_key_pairs import PublicIdentity
-from weft.crypto.party_run_membership import Keys
 from weft.crypto.primitives.oprf import OprfKey, blind, finalize, matching_key, unblind, verify
 from weft.crypto.primitives.ristretto import GroupError, count_of, scalars_of
 from weft.crypto.randomness_kept_for_restart import Forgotten, RandomnessLog

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats, Ints, Slots
-from weft.crypto.party_run_membership import Keys, Place
+from weft.crypto.party_key_agreement import Keys, Place
 from weft.crypto.party_seeds_and_shared_key import Keyring
 from weft.crypto.primitives.scalars_modulo_2_144 import number_bytes
 from weft.crypto.randomness_kept_for_restart import RandomnessLog

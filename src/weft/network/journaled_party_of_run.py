@@ -28,7 +28,7 @@ from weft.network.site_resume_refusals import (
 from weft.network.site_snapshots import GROUND, SNAPSHOT, SiteSnapshots, Standing
 from weft.network.versions import check_version
 from weft.protocol import Fields, fields_of, pack, phase_named, unpack
-from weft.protocol.signed_hash_of_party_exchanges import reply_hash, split_hashes
+from weft.protocol.signed_transcript_hash import reply_hash, split_hashes
 from weft.report.json_safe_and_rounded_values import rounded
 from weft.storage.atomic_files import StorageError
 from weft.storage.copied_folder_check import is_original, mark_origin

@@ -161,7 +161,7 @@ def _signed_content(task: PredictTask, run: str) -> bytes:
 
 def read_scores(returned: Path, asker: Identity, model: Model) -> Predictions:
     """What came back, for whoever has the keys of the party that asked."""
-    from weft.federation.scores_encrypted_to_asker import open_scores
+    from weft.federation.sealed_score_letter import open_scores
 
     with undamaged():
         sealed = msgspec.msgpack.decode(

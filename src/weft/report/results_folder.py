@@ -11,10 +11,10 @@ import pandas as pd
 
 from weft.federation.local_federation import Trained
 from weft.federation.model import Model
+from weft.report.fold_scores_by_lambda_plot import plot_path
 from weft.report.history_table import history_frame, write_history
 from weft.report.json_safe_and_rounded_values import finite, json_text
 from weft.report.lambda_path import edge_remark, has_path, path_frame
-from weft.report.lambda_path_plot import plot_path
 from weft.report.page import add_page
 from weft.report.summary import summarise, to_markdown
 from weft.solvers.run_settings import Settings

@@ -9,7 +9,7 @@ import msgspec
 
 from weft.errors import ConfigError
 from weft.guards.privacy_terms import Terms
-from weft.inference.requirements import refuse_few_samples, refuse_few_sites
+from weft.inference.standard_error_requirements import refuse_few_samples, refuse_few_sites
 from weft.matching.holding_map import HoldingMap
 from weft.solvers.admm import ADMM
 from weft.solvers.algorithm_entry import Algorithm

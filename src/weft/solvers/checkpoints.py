@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from weft.errors import ConfigError
 from weft.protocol import Reading
-from weft.solvers.constants_and_checkpoint_messages import (
+from weft.solvers.coordinator_attendance_and_certificate import RunState
+from weft.solvers.setup_result_and_checkpoint_messages import (
     FORGET,
     RESTORE,
     SAVE,
@@ -24,7 +25,6 @@ from weft.solvers.constants_and_checkpoint_messages import (
     RestoreRequest,
     SaveRequest,
 )
-from weft.solvers.coordinator_attendance_and_certificate import RunState
 from weft.solvers.solver_interfaces_and_results import Record, Result
 from weft.storage.atomic_files import load_arrays, replacing, save_arrays
 from weft.sums.gap_certificate import Certificate

@@ -14,10 +14,10 @@ from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Failure, Phase, Replies, Request
 from weft.protocol.phase_declaration import R
 from weft.protocol.shared_fields import AcknowledgedRequest
-from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.coordinator_visible_weights import VisibleWeights
 from weft.solvers.participation import Contributors, participation_of
 from weft.solvers.run_settings import Settings
+from weft.solvers.setup_result_and_checkpoint_messages import Constants
 from weft.sums.gap_certificate import Certificate
 
 #: Iterations in a row in which nobody could take part, before a run gives up.

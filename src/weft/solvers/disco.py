@@ -22,13 +22,13 @@ from weft.errors import ConfigError, ProtocolError
 from weft.losses import Squared
 from weft.protocol.declared_message_fields import malformed
 from weft.solvers.algorithm_entry import Algorithm, bounds
-from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.coordinator import RoundCoordinator, Scalars
 from weft.solvers.rounds.coordinator_totals_and_bound import RoundsState, Step
 from weft.solvers.rounds.messages import LOCAL, Model, RoundReply, RoundRequest, StepPhase
 from weft.solvers.rounds.party import Handler, RoundParty
 from weft.solvers.run_settings import Settings
+from weft.solvers.setup_result_and_checkpoint_messages import Constants
 from weft.sums.scalar_sums import pack_scalars
 
 #: What the parties sum in an exchange.

@@ -23,7 +23,6 @@ from weft.guards.min_batch_between_sums import MinBatch
 from weft.losses.compiled_sample_losses import formula_of
 from weft.protocol.declared_message_fields import malformed
 from weft.solvers.algorithm_entry import Algorithm, Range
-from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.bound_party_loss_curvature import mean_curvature, sample_curvature
 from weft.solvers.rounds.coordinator import RoundCoordinator
@@ -32,6 +31,7 @@ from weft.solvers.rounds.messages import LOCAL, Model, RoundReply, RoundRequest,
 from weft.solvers.rounds.party import Handler, RoundParty, positive
 from weft.solvers.rounds.sequential_kernels import sample_steps, shared_change, whole_turn
 from weft.solvers.run_settings import Settings
+from weft.solvers.setup_result_and_checkpoint_messages import Constants
 
 # ── options ───────────────────────────────────────────────────────────────────────────────
 

@@ -27,7 +27,7 @@ from weft.guards.score_buckets import (
     line_of,
 )
 from weft.losses import Loss
-from weft.losses.probabilities import WITH_PROBABILITIES, class_probabilities
+from weft.losses.probabilities_from_scores import WITH_PROBABILITIES, class_probabilities
 from weft.solvers.held_out_evaluation_settings import EvaluationSettings
 
 #: Sums over all held-out samples: how many, how many predicted rightly, losses, their squares,

@@ -10,7 +10,7 @@ import msgspec
 from weft.errors import ConfigError
 from weft.guards.model_noise_size import ModelNoise
 from weft.guards.sum_noise_size import SumNoise
-from weft.inference.requirements import FAMILY_NAMES, Wanted
+from weft.inference.standard_error_requirements import FAMILY_NAMES, Wanted
 from weft.losses import Loss, get_loss
 from weft.solvers.held_out_evaluation_settings import EvaluationSettings
 from weft.solvers.solver_settings import SolverSettings

@@ -16,10 +16,10 @@ from weft.array_types import Floats, Ints
 from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Answer, Channel
-from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.held_out_score_counts import HeldOutSums
 from weft.solvers.party_context import PartyContext
 from weft.solvers.run_settings import Settings
+from weft.solvers.setup_result_and_checkpoint_messages import Constants
 from weft.solvers.solver_settings import Scoring
 from weft.sums.gap_certificate import Certificate
 

@@ -20,7 +20,6 @@ from weft.errors import ConfigError
 from weft.protocol import Request
 from weft.protocol.declared_message_fields import malformed
 from weft.solvers.algorithm_entry import Algorithm, bounds
-from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.bound_party_loss_curvature import mean_curvature, sample_curvature
 from weft.solvers.rounds.coordinator import RoundCoordinator
@@ -28,6 +27,7 @@ from weft.solvers.rounds.coordinator_totals_and_bound import RoundsState, Step
 from weft.solvers.rounds.messages import LOCAL, MERGE, Model, RoundReply, RoundRequest, StepPhase
 from weft.solvers.rounds.party import Handler, RoundParty, positive
 from weft.solvers.run_settings import Settings
+from weft.solvers.setup_result_and_checkpoint_messages import Constants
 from weft.solvers.shared_sample_draws import cohort_draws
 from weft.sums.party_contribution import Contribution
 

@@ -15,7 +15,7 @@ from uuid import uuid4
 from numpy.typing import NDArray
 
 from weft.errors import WeftError
-from weft.storage.array_files import read_arrays, write_arrays
+from weft.storage.fast_npz_files import read_arrays, write_arrays
 
 try:
     import fcntl

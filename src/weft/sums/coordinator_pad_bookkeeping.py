@@ -15,7 +15,7 @@ from weft.crypto.coordinator_adder import Adder, Part, slots_of
 from weft.crypto.pads.pad_ids_in_totals import CohortChain, SlotChain, runs_of
 from weft.protocol.declared_message_fields import Message
 from weft.protocol.shared_fields import Asked, PadIds, PadLinks, PadNews
-from weft.sums.shared_slot_layout import Layout
+from weft.sums.shared_slots_by_party import Layout
 
 _NONE = np.zeros(0, np.int64)
 _EVERY = np.zeros(0, bool)

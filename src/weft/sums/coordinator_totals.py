@@ -1,7 +1,7 @@
 """The coordinator's half of a sum: one total per shared slot, never opened.
 
 Linked contributions add up over time (:class:`IncrementTotals`);
-:mod:`weft.sums.coordinator_latest_values_and_proposals` has two more ways to fill a total.
+:mod:`weft.sums.latest_values_and_request_sums` has two more ways to fill a total.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from weft.errors import PartyAway, ProtocolError
 from weft.protocol.declared_message_fields import Message
 from weft.protocol.shared_fields import PadIds
 from weft.sums.coordinator_pad_bookkeeping import PadBookkeeping
-from weft.sums.scaling_and_certificate_messages import MEND, MendRequest
-from weft.sums.shared_slot_layout import Layout
+from weft.sums.shared_slots_by_party import Layout
+from weft.sums.table_scaling_and_certificate_messages import MEND, MendRequest
 
 #: Seconds between two questions to a party whose masks are needed: at first, and at most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 60.0

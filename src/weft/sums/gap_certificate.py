@@ -22,13 +22,14 @@ from weft.losses import Loss
 from weft.matching.party_view import PartyView
 from weft.protocol import Request
 from weft.protocol.declared_message_fields import malformed
-from weft.sums.coordinator_latest_values_and_proposals import LatestValues
 from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.largest_possible_sums import Bounds
+from weft.sums.latest_values_and_request_sums import LatestValues
 from weft.sums.party_contribution import Gathering, Latest, own_slots
 from weft.sums.party_table_products import LocalTable
 from weft.sums.scalar_sums import add_scalars, pack_scalars
-from weft.sums.scaling_and_certificate_messages import (
+from weft.sums.shared_slots_by_party import Layout
+from weft.sums.table_scaling_and_certificate_messages import (
     FREEZE,
     PAIR_LOSSES,
     PAIR_PRODUCTS,
@@ -39,7 +40,6 @@ from weft.sums.scaling_and_certificate_messages import (
     PairProductsReply,
     PairProductsRequest,
 )
-from weft.sums.shared_slot_layout import Layout
 
 
 class MeasuredLoss(NamedTuple):

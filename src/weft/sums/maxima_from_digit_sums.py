@@ -23,7 +23,7 @@ from weft.errors import ProtocolError
 from weft.protocol import Channel, Phase
 from weft.protocol.message_bytes import question_digest
 from weft.sums.scalar_sums import add_scalars, pack_scalars
-from weft.sums.scaling_and_certificate_messages import DigitReply, DigitRequest
+from weft.sums.table_scaling_and_certificate_messages import DigitReply, DigitRequest
 
 Keys = NDArray[np.uint64]
 D = TypeVar("D", bound=DigitRequest)

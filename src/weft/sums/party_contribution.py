@@ -18,14 +18,14 @@ from weft.crypto.ciphers.block_format import MOST_PARTIES
 from weft.crypto.ciphers.cipher_arguments_and_results import ANY_LATER, WHAT, Incoming, Outgoing
 from weft.crypto.ciphers.party_cipher import Cipher
 from weft.crypto.fixed_point import FixedPoint, encode_block_increment, encode_increment
-from weft.crypto.pads.pads_under_running_totals import Tails
+from weft.crypto.pads.pad_ids_per_total_slot import Tails
 from weft.errors import ProtocolError
 from weft.matching.party_view import ToldView
 from weft.numba_options import OUTER
 from weft.protocol.declared_message_fields import malformed
 from weft.protocol.shared_fields import PadIds, PadLinks
 from weft.sums.count_sums_shown_to_party import News
-from weft.sums.scaling_and_certificate_messages import MendReply, MendRequest
+from weft.sums.table_scaling_and_certificate_messages import MendReply, MendRequest
 
 Integers = NDArray[np.int64]
 

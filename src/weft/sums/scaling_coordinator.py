@@ -17,6 +17,7 @@ from weft.crypto import Adder
 from weft.errors import ConfigError
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Phase
+from weft.sums.column_scaling_rules import Rule
 from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.maxima_from_digit_sums import (
     EXPONENT_ROUNDS,
@@ -24,7 +25,8 @@ from weft.sums.maxima_from_digit_sums import (
     ask_largest,
     units_above,
 )
-from weft.sums.scaling_and_certificate_messages import (
+from weft.sums.shared_slots_by_party import Layout
+from weft.sums.table_scaling_and_certificate_messages import (
     COLUMN_SPREAD,
     COLUMN_SUMS,
     EXTREMES,
@@ -43,8 +45,6 @@ from weft.sums.scaling_and_certificate_messages import (
     RowNormsRequest,
     ScaleRowsRequest,
 )
-from weft.sums.scaling_choices import Rule
-from weft.sums.shared_slot_layout import Layout
 
 S = TypeVar("S", ExtremesRequest, MomentsRequest)
 

@@ -27,7 +27,7 @@ from weft.sums.maxima_from_digit_sums import (
 from weft.sums.party_contribution import Wire
 from weft.sums.party_table_products import Block
 from weft.sums.party_table_with_overlap_weights import build_table, cohort_bounds, counted_once
-from weft.sums.scaling_and_certificate_messages import (
+from weft.sums.table_scaling_and_certificate_messages import (
     DigitReply,
     DigitRequest,
     ExtremesRequest,

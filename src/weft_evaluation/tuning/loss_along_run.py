@@ -22,9 +22,9 @@ from weft.solvers.rounds.party import RoundParty
 from weft.solvers.solver_interfaces_and_results import Record
 from weft_evaluation.algorithm_comparison import Arena
 from weft_evaluation.assemble_weights_from_parties import Follower
-from weft_evaluation.pooled_problem import PooledTable
+from weft_evaluation.pooled_table_in_training_units import PooledTable
 from weft_evaluation.reference_optimum import score
-from weft_evaluation.tuning.metrics import Point
+from weft_evaluation.tuning.convergence_and_cost_metrics import Point
 
 #: When an iteration has ended: the model that the run stands for, in the order of the pooled
 #: columns, and after how many iterations it did; None where that cannot be told from outside.

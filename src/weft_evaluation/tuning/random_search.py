@@ -17,8 +17,8 @@ from weft.solvers.run_settings import Settings
 from weft.solvers.solver_interfaces_and_results import Record
 from weft_evaluation.algorithm_comparison import Arena, Outcome
 from weft_evaluation.choose_compared_algorithms import Entry, settings_for
+from weft_evaluation.tuning.convergence_and_cost_metrics import Metrics, Point, metrics_of, pace_of
 from weft_evaluation.tuning.loss_along_run import Eye, Follow, Watch, from_outside, stride
-from weft_evaluation.tuning.metrics import Metrics, Point, metrics_of, pace_of
 from weft_evaluation.tuning.search_space import Bound, draws
 
 #: Iterations of the run that finds out how long one takes.

@@ -9,13 +9,13 @@ from difflib import get_close_matches
 import numpy as np
 
 from weft.errors import ConfigError
+from weft_evaluation.tuning.convergence_and_cost_metrics import LARGER_IS_BETTER, NAMES
 from weft_evaluation.tuning.grey_relational import (
     DISTINGUISHING,
     Grades,
     grey_relational_analysis,
     pareto_front,
 )
-from weft_evaluation.tuning.metrics import LARGER_IS_BETTER, NAMES
 from weft_evaluation.tuning.random_search import Found, Trial
 
 #: Of the way down that the best trial makes, how much a trial must make to be considered.

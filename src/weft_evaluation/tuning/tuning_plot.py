@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.report.plot_style import BLUE, GREY, INK, ORANGE, new_figure, not_drawn, polish
-from weft_evaluation.tuning.metrics import NAMES
+from weft_evaluation.tuning.convergence_and_cost_metrics import NAMES
 from weft_evaluation.tuning.random_search import Trial
 from weft_evaluation.tuning.trial_choice import Choice
 

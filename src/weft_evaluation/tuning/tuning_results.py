@@ -15,8 +15,8 @@ from weft.config.read_config import read_config
 from weft.protocol.metering import LATENCIES
 from weft.report.json_safe_and_rounded_values import json_text
 from weft.solvers.run_settings import Settings
+from weft_evaluation.tuning.convergence_and_cost_metrics import NAMES
 from weft_evaluation.tuning.grey_relational import FORMULA
-from weft_evaluation.tuning.metrics import NAMES
 from weft_evaluation.tuning.random_search import Trial
 from weft_evaluation.tuning.trial_choice import Choice
 from weft_evaluation.tuning.tuned_config import told_of, tuned_config

@@ -2,7 +2,7 @@
 
 from weft.array_types import Ints
 from weft_neural.neuron_matching.classifier_arrays import Floats, Matched, pruned
-from weft_neural.neuron_matching.procedure import match_classifiers
+from weft_neural.neuron_matching.rematch_each_party_in_turn import match_classifiers
 from weft_neural.neuron_matching.settings import Matching
 
 __all__ = ["Floats", "Ints", "Matched", "Matching", "match_classifiers", "pruned"]

@@ -21,9 +21,9 @@ from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
 from weft.losses import Loss
-from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.fedhybrid.local_function import Weighting
 from weft.solvers.run_settings import Settings
+from weft.solvers.setup_result_and_checkpoint_messages import Constants
 from weft.solvers.solver_interfaces_and_results import Record
 from weft_evaluation.reference_optimum import Optimum, Problem, solve
 

@@ -1,6 +1,7 @@
 """FedAvg's and linear HyFEM's iterations on the library's own parties, without messages.
 
-As `weft_papers.hyfdca.replayed_hyfdca`: the same draws, steps and fixed point, and the same bits.
+As `weft_papers.hyfdca.hyfdca_without_messages`: the same draws, steps and fixed point, and the
+same bits.
 Equal time asks for millions of iterations of a few steps each: what all parties hold lies in one
 array each, so that one compiled call makes many iterations.
 """

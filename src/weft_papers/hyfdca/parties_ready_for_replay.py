@@ -21,13 +21,13 @@ from weft.federation.preprocessing_settings import ONE_TABLE, Preprocessing
 from weft.federation.solver_by_holdings import settle
 from weft.guards import OPEN
 from weft.solvers.algorithm_choice import algorithm_of
-from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.hyfdca.coordinator import HyfdcaCoordinator
 from weft.solvers.party_context import PartyContext
 from weft.solvers.run_loop import IteratedCoordinator
 from weft.solvers.run_settings import Settings
+from weft.solvers.setup_result_and_checkpoint_messages import Constants
 from weft.sums.maxima_from_digit_sums import units_above
-from weft.sums.scaling_and_certificate_messages import SIZE
+from weft.sums.table_scaling_and_certificate_messages import SIZE
 from weft_papers.hyfdca.participation_draws_in_bulk import drawn_at_once
 from weft_papers.hyfdca.setting_data import SettingData
 

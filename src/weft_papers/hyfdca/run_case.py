@@ -31,10 +31,10 @@ from weft_papers.hyfdca.cases import Case, Method, Target
 from weft_papers.hyfdca.equal_time_rules import ends_of
 from weft_papers.hyfdca.evaluation_points import Points
 from weft_papers.hyfdca.fedavg_and_hyfem_without_messages import ReplayedAveraging
+from weft_papers.hyfdca.hyfdca_without_messages import ReplayedHyfdca
 from weft_papers.hyfdca.measure_iteration_cost import CostMeter, Costs, settling
 from weft_papers.hyfdca.paper import BASELINES
 from weft_papers.hyfdca.parties_ready_for_replay import MatchedParties
-from weft_papers.hyfdca.replayed_hyfdca import ReplayedHyfdca
 from weft_papers.hyfdca.setting_data import SettingData, setting_data
 
 #: Told the iteration, and how many there will be.

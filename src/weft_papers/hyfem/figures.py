@@ -16,8 +16,8 @@ from weft_neural.curve_plots import (
     per_cent,
     whole_rounds,
 )
-from weft_papers.hyfem.results import RunFile
 from weft_papers.hyfem.run_experiments import Found
+from weft_papers.hyfem.run_result_file import RunFile
 
 #: Of several runs of HyFEM, from weak to strong.
 _BLUES = ("#7FB8DA", "#2F8FC4", "#004F7F")

@@ -14,8 +14,8 @@ from weft import __version__
 from weft.report.json_safe_and_rounded_values import json_text
 from weft.storage.atomic_files import replacing
 from weft_papers.hyfem.figures import plot_experiment
-from weft_papers.hyfem.results import RunFile, versions
 from weft_papers.hyfem.run_experiments import Found
+from weft_papers.hyfem.run_result_file import RunFile, versions
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.errors import ConfigError, DataError
-from weft_papers.hyfem.results import RunFile, check_same, run_path
+from weft_papers.hyfem.run_result_file import RunFile, check_same, run_path
 from weft_papers.hyfem.setups import KINDS, Kind, Plan, Setup, setup
 from weft_papers.run_files import read_file, write_file
 
 if TYPE_CHECKING:
-    from weft_neural.device import Device
+    from weft_neural.cuda_device_and_vectors import Device
     from weft_papers.hyfem.scenes import Scene
     from weft_papers.hyfem.train_run import Progress
 

@@ -12,12 +12,12 @@ import torch
 
 from weft.errors import ConfigError
 from weft_neural.baselines import train_alone, train_central, train_fedprox
-from weft_neural.device import Device, device_of
+from weft_neural.cuda_device_and_vectors import Device, device_of
 from weft_neural.history import Round
 from weft_neural.local_federation import NeuralFederation, NeuralTrained
 from weft_neural.server_model_accuracy import ServerJudge
 from weft_neural.settings import NeuralSettings
-from weft_papers.hyfem.results import RunFile, run_path, versions
+from weft_papers.hyfem.run_result_file import RunFile, run_path, versions
 from weft_papers.hyfem.scenes import Scene
 from weft_papers.hyfem.setups import Plan, Setup
 from weft_papers.run_files import write_file

@@ -12,8 +12,8 @@ from weft.array_types import Slots
 from weft.crypto.ciphers.block_format import ID_BITS, SIGN
 from weft.crypto.ciphers.contribution_masks import Contributed
 from weft.crypto.pads.cohort_mask_neighbours import MaskRing, RingPlace
+from weft.crypto.pads.pad_ids_per_total_slot import Tails
 from weft.crypto.pads.pad_kernels import newest_of
-from weft.crypto.pads.pads_under_running_totals import Tails
 from weft.errors import ProtocolError
 from weft.protocol.shared_fields import Asked, PadIds, PadLinks
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Flags, Slots
 from weft.crypto.pads.cohort_mask_neighbours import CohortHolders, MaskRing, RingPlace, Words
-from weft.crypto.pads.pads_under_running_totals import Tails
+from weft.crypto.pads.pad_ids_per_total_slot import Tails
 from weft.errors import ProtocolError
 from weft.protocol.declared_message_fields import malformed
 from weft.protocol.shared_fields import Asked, PadIds

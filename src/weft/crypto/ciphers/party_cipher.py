@@ -48,7 +48,7 @@ from weft.crypto.ciphers.contribution_masks import (
     carried_by,
 )
 from weft.crypto.pads.cohort_mask_neighbours import MaskRing
-from weft.crypto.pads.pads_under_running_totals import Tails
+from weft.crypto.pads.pad_ids_per_total_slot import Tails
 from weft.crypto.scalar_mask_neighbours import Sharers
 from weft.errors import ProtocolError
 from weft.protocol.declared_message_fields import Message

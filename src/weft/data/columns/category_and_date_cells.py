@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute
 
 from weft.data.cells_to_arrow import text_of_cell
-from weft.data.columns.cells_before_encoding import CategoryCells, NumberCells
 from weft.data.columns.column_rules import ColumnRule
 from weft.data.columns.date_texts import days_of, read_dates
+from weft.data.columns.raw_column_cells import CategoryCells, NumberCells
 from weft.data.findings_with_config_fixes import MOST_EXAMPLES, Findings, shown
 from weft.data.number_texts import BLANKS
 from weft.data.tile import Names

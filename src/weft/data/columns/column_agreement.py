@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from weft.data.blank_cells import settle_missing
-from weft.data.columns.cells_before_encoding import CategoryCells, Cells, Pair
 from weft.data.columns.column_rules import OTHER, PLAIN, ColumnRule, rule_bytes
 from weft.data.columns.column_to_numbers import SettledColumn, settled_column
+from weft.data.columns.raw_column_cells import CategoryCells, Cells, Pair
 from weft.data.columns.table_transformation import Transformation
 from weft.data.tile import MissingPolicy, Tile
 from weft.errors import DataError

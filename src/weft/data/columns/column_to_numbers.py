@@ -16,9 +16,9 @@ from weft.data.columns.bins_and_splines import (
     spline_columns,
     spline_width,
 )
-from weft.data.columns.cells_before_encoding import CategoryCells, Cells, Floats, NumberCells
 from weft.data.columns.column_rules import OTHER, ColumnRule, day_of
 from weft.data.columns.date_texts import days_of
+from weft.data.columns.raw_column_cells import CategoryCells, Cells, Floats, NumberCells
 from weft.errors import DataError
 
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")

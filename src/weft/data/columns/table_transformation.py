@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from weft.data.columns.cells_before_encoding import Floats, Pair
 from weft.data.columns.column_rules import OTHER, ColumnRule
 from weft.data.columns.column_to_numbers import Misfits, SettledColumn
+from weft.data.columns.raw_column_cells import Floats, Pair
 from weft.errors import DataError
 from weft.thread_safe_decoding import prepared
 

@@ -23,7 +23,7 @@ from weft.federation.messages import (
     ListRequest,
     Names,
 )
-from weft.guards.names_everyone_allows import in_all_lists
+from weft.guards.intersect_allow_lists import in_all_lists
 from weft.guards.privacy_terms import Terms
 from weft.matching.authenticated_class_list import AgreedClasses, Classes
 from weft.matching.coordinator import check_secrets

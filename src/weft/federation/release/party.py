@@ -20,7 +20,7 @@ from weft.federation.release.model_header import Head
 from weft.federation.release.reader_join_second_moments import SecondMoments
 from weft.federation.release.reader_opens_release import joined
 from weft.privacy.agreement.party_consent_checks import Consent
-from weft.protocol.signed_hash_of_party_exchanges import Transcript, signed_bytes
+from weft.protocol.signed_transcript_hash import Transcript, signed_bytes
 from weft.solvers.run_settings import Settings
 
 if TYPE_CHECKING:

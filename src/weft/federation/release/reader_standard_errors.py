@@ -18,6 +18,7 @@ from weft.federation.model import Model
 from weft.federation.release.masked_standard_error_sums import opened
 from weft.federation.release.reader_join_second_moments import SecondMoments, column_order, units_of
 from weft.inference.coefficient_summary import Summary
+from weft.inference.fit_statistics import FitStatistics, Totals
 from weft.inference.last_newton_step_without_penalty import without_stand_in
 from weft.inference.party_sums_for_multinomial_standard_errors import (
     ClassSums,
@@ -31,8 +32,7 @@ from weft.inference.party_sums_for_standard_errors import (
     slopes_in,
     totals_in,
 )
-from weft.inference.requirements import CANONICAL, Kind
-from weft.inference.totals_at_final_model import FitStatistics, Totals
+from weft.inference.standard_error_requirements import CANONICAL, Kind
 from weft.losses import Loss
 from weft.matching.id_and_name_forms import normal_features
 from weft.protocol.declared_message_fields import malformed

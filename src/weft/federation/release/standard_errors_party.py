@@ -30,7 +30,7 @@ from weft.inference.party_sums_for_standard_errors import (
     row_sums,
     weights_of_rows,
 )
-from weft.inference.requirements import Kind, refuse_few_samples, refuse_few_sites
+from weft.inference.standard_error_requirements import Kind, refuse_few_samples, refuse_few_sites
 from weft.matching.party_view import PartyView
 from weft.solvers.run_settings import Settings
 from weft.solvers.sealed.coalition_knowledge import ROWS_PER_NUMBER, Told, unions

@@ -23,7 +23,7 @@ from weft.network.founding.letters import (
 )
 from weft.network.kits.certificate_requests import make_request
 from weft.network.kits.certificates import fingerprint, pem
-from weft.network.kits.install_kit import install
+from weft.network.kits.complete_kit_with_own_key import install
 from weft.network.kits.kit_folder import KEYS, ROSTER, SITE_KIT, Kit
 from weft.network.kits.nvflare_settings_of_kit import COORDINATOR
 from weft.privacy.agreement import write_roster

@@ -9,8 +9,9 @@ No secret of `weft.crypto.keys` ever lies in a kit.
 - `certificates`: the authority, and what it signs;
 - `nvflare_settings_of_kit`: a kit's settings for the engine;
 - `provisioning`: making the kits of a federation, and of those who join later;
-- `certificate_requests`: keys that are made on a site and never leave it; `install_kit`: kits
-  completed or renewed with them; `keyless_kit_archive`: how kits without keys travel;
+- `certificate_requests`: keys that are made on a site and never leave it;
+  `complete_kit_with_own_key`: kits completed or renewed with them;
+  `keyless_kit_archive`: how kits without keys travel;
 - `coordinator_move_letter`: letters of the authority that say where the coordinator is now;
 - `kit_folder`: an installed kit, opened to start from it.
 

@@ -16,8 +16,8 @@ of the server, the submitter an admin session. Nothing else of Weft but the kits
 - `port_and_coordinator_checks`: checks of port, coordinator and certificate before the engine
   starts;
 - `serve_and_join`: ``weft serve`` and ``weft join`` in the foreground;
-- `on_demand_site_process`: a site whose work is done in another process, `site_process_main`, that
-  `fork_server` starts; `site_process_frames` go between them;
+- `on_demand_worker_process`: a site whose work is done in another process, `site_worker_process`,
+  that `fork_server` starts; `site_process_frames` go between them;
 - `event_log_files`: their readable log;
 - `admin_session`, `submitter_brings_run_to_end`: the submitter's side.
 """

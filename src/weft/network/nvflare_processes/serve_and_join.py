@@ -49,7 +49,7 @@ from weft.network.serve_settings import ServeSettings, write_serve_settings
 
 if TYPE_CHECKING:
     # A coordinator that waits for runs loads nothing that only a run or a site needs.
-    from weft.network.nvflare_processes.on_demand_site_process import SiteProcess
+    from weft.network.nvflare_processes.on_demand_worker_process import SiteProcess
     from weft.network.site_answers_envelopes import Site
 
 log = logging.getLogger("weft.process")
@@ -187,7 +187,7 @@ def join(
 def site_heart(kit: Kit, site: Site | SiteProcess, metrics: Path | None) -> ProcessHeart:
     """What ``weft join`` tells of itself while it takes part."""
     from weft.network.nvflare_processes.client_party import PartyComponent
-    from weft.network.nvflare_processes.on_demand_site_process import SiteProcess
+    from weft.network.nvflare_processes.on_demand_worker_process import SiteProcess
     from weft.network.site_metrics import run_metrics
 
     traffic = PartyComponent.traffic

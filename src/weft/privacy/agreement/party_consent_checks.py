@@ -12,8 +12,8 @@ import msgspec
 
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.errors import ConfigError, ProtocolError
+from weft.guards.intersect_allow_lists import in_all_lists
 from weft.guards.min_batch_across_runs import Change
-from weft.guards.names_everyone_allows import in_all_lists
 from weft.guards.privacy_terms import OPEN, Matching, Terms
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.check_runs_against_terms import (

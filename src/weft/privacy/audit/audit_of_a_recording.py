@@ -14,7 +14,7 @@ from weft.crypto.ciphers.cipher_arguments_and_results import WHAT
 from weft.crypto.party_key_pairs import PublicIdentity
 from weft.errors import ProtocolError
 from weft.privacy.audit.field_evidence import Seats, Words, field_of, is_masked
-from weft.privacy.audit.signed_hashes_audit import SignatureAudit, Signed
+from weft.privacy.audit.recording_against_signed_hashes import SignatureAudit, Signed
 from weft.protocol.declared_message_fields import Field, Value, checked
 from weft.protocol.field_visibility import Form, Meaning
 from weft.protocol.metering import size_of_value

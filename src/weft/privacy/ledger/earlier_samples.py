@@ -10,11 +10,11 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.data.columns.cells_before_encoding import CategoryCells, DeclaredColumns
+from weft.data.columns.raw_column_cells import CategoryCells, DeclaredColumns
 from weft.guards.min_batch_across_runs import standing_alone
 from weft.matching.id_and_name_forms import normal_features
 from weft.matching.party_view import PartyView
-from weft.privacy.ledger.hash_of_samples_counted_here import roles_of
+from weft.privacy.ledger.hash_of_counting_role import roles_of
 from weft.sums.party_table_products import Block
 
 Names = NDArray[np.object_]
@@ -53,7 +53,7 @@ class Attendance:
         Hashes of their cells and labels.
     roles
         Which part of them this party counts
-        (`weft.privacy.ledger.hash_of_samples_counted_here.roles_of`).
+        (`weft.privacy.ledger.hash_of_counting_role.roles_of`).
     rows
         Local rows of the view.
     rules

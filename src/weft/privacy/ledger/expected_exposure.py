@@ -14,7 +14,7 @@ from weft.errors import ConfigError
 from weft.guards.min_batch_across_runs import Change
 from weft.guards.privacy_terms import Terms
 from weft.matching.holding_map import HoldingMap
-from weft.privacy.ledger.expected_views_by_receiver import View, views_of
+from weft.privacy.ledger.foreign_columns_by_receiver import View, views_of
 from weft.solvers.algorithm_choice import ALGORITHMS, algorithm_of, resolve
 from weft.solvers.held_out_evaluation_settings import EvaluationSettings
 from weft.solvers.round_trip_forecast import TripForecast, forecast_trips

@@ -20,7 +20,6 @@ from weft.errors import ConfigError, ProtocolError
 from weft.protocol import Answer, answer, answers
 from weft.protocol.declared_message_fields import malformed
 from weft.solvers.algorithm_entry import Algorithm, Range
-from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.fedhybrid.local_function import Curvature, LocalFunction, sample_weight
 from weft.solvers.fedhybrid.step_sizes import Auto, Fixed, Pair, Rule, Safeguard, Theory
 from weft.solvers.fedhybrid.updates import State, gradient_update, newton_update, stand
@@ -39,6 +38,7 @@ from weft.solvers.rounds.messages import (
 )
 from weft.solvers.rounds.party import Handler, RoundParty, positive
 from weft.solvers.run_settings import Settings
+from weft.solvers.setup_result_and_checkpoint_messages import Constants
 from weft.sums.scalar_sums import add_scalars, pack_scalars
 
 #: Steps that were halved so often are zero.

@@ -18,7 +18,7 @@ from weft.array_types import Flags
 from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Replies
-from weft.solvers.hyfdca.coordinator_iteration_and_totals import (
+from weft.solvers.hyfdca.coordinator_run_state import (
     IterationBase,
     NobodyLeft,
     Riders,
@@ -43,7 +43,7 @@ from weft.solvers.participation import Cyclic
 from weft.solvers.run_loop import Clock, IteratedCoordinator, Turn, wait_for_certificate
 from weft.solvers.run_settings import Settings
 from weft.solvers.solver_interfaces_and_results import Record, Result
-from weft.sums.coordinator_latest_values_and_proposals import Proposals
+from weft.sums.latest_values_and_request_sums import Proposals
 
 
 class HyfdcaCoordinator(IteratedCoordinator[Run]):

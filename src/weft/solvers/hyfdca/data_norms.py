@@ -38,8 +38,8 @@ from weft.sums.party_contribution import Wire
 from weft.sums.party_table_products import LocalTable
 from weft.sums.party_table_with_overlap_weights import cohort_bounds
 from weft.sums.scalar_sums import add_scalars, over_attending, pack_scalars
-from weft.sums.scaling_and_certificate_messages import RowNormsReply, RowNormsRequest
-from weft.sums.shared_slot_layout import Layout
+from weft.sums.shared_slots_by_party import Layout
+from weft.sums.table_scaling_and_certificate_messages import RowNormsReply, RowNormsRequest
 
 #: Power iteration ends when its estimate changes by less than this, relatively, after so many …
 TOLERANCE = 1e-3

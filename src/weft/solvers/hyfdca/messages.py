@@ -9,8 +9,8 @@ from weft.protocol.declared_message_fields import Message, Nothing
 from weft.protocol.field_visibility import block, clear, numbers, record, scalars
 from weft.protocol.phase_declaration import Phase
 from weft.protocol.shared_fields import AcknowledgedRequest, Attending, PadLinks, SumRequest
-from weft.solvers.constants_and_checkpoint_messages import Constants, SequencedReply
-from weft.sums.scaling_and_certificate_messages import RowNormsReply, RowNormsRequest
+from weft.solvers.setup_result_and_checkpoint_messages import Constants, SequencedReply
+from weft.sums.table_scaling_and_certificate_messages import RowNormsReply, RowNormsRequest
 
 _WISH = record("what to do in this phase", common=True, alike=True)
 _OWN_WISH = record("what to do in this phase", common=True)

@@ -13,7 +13,6 @@ from weft.errors import ProtocolError
 from weft.protocol import Answer, answer, answers
 from weft.protocol.declared_message_fields import Nothing, malformed
 from weft.protocol.shared_fields import AcknowledgedRequest, PadLinks
-from weft.solvers.constants_and_checkpoint_messages import SequencedReply
 from weft.solvers.hyfdca.local_methods import Safe, Turn
 from weft.solvers.hyfdca.messages import (
     AGAIN,
@@ -38,9 +37,10 @@ from weft.solvers.hyfdca.messages import (
     WeightsRequest,
 )
 from weft.solvers.hyfdca.party_state import HyfdcaState
+from weft.solvers.setup_result_and_checkpoint_messages import SequencedReply
 from weft.sums.party_contribution import lacks, own_slots, speaks
 from weft.sums.scalar_sums import over_attending, over_labelled, pack_scalars
-from weft.sums.scaling_and_certificate_messages import (
+from weft.sums.table_scaling_and_certificate_messages import (
     FREEZE,
     PAIR_LOSSES,
     PAIR_PRODUCTS,

@@ -13,7 +13,6 @@ from weft.guards.keep_apart_from_other_sent_duals import SentAside
 from weft.guards.min_batch_between_sums import MinBatch, SeenBatches
 from weft.protocol.declared_message_fields import malformed
 from weft.protocol.shared_fields import PadIds, PadLinks
-from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.hyfdca.data_norms import DataNormsParty
 from weft.solvers.hyfdca.local_methods import (
     Drawing,
@@ -26,6 +25,7 @@ from weft.solvers.hyfdca.local_methods import (
 from weft.solvers.party_context import PartyContext
 from weft.solvers.run_settings import Settings
 from weft.solvers.sample_kinds_for_guards import common_kinds
+from weft.solvers.setup_result_and_checkpoint_messages import Constants
 from weft.storage.atomic_files import part_of
 from weft.sums.gap_certificate import FrozenParty, class_sums, feature_cipher
 from weft.sums.party_contribution import Contribution, Latest, Wire

@@ -9,7 +9,6 @@ from weft.crypto import Adder
 from weft.errors import PartyAway
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Replies, Request
-from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.rounds.coordinator_totals_and_bound import RoundsState, Step
 from weft.solvers.rounds.messages import BEGIN, SIZE, BeginRequest, RoundReply, RoundRequest
 from weft.solvers.run_loop import (
@@ -18,6 +17,7 @@ from weft.solvers.run_loop import (
     wait_for_certificate,
 )
 from weft.solvers.run_settings import Settings
+from weft.solvers.setup_result_and_checkpoint_messages import Constants
 from weft.solvers.solver_interfaces_and_results import Result
 from weft.sums.maxima_from_digit_sums import units_above
 from weft.sums.scalar_sums import add_scalars

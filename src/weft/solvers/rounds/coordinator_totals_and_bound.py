@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Replies
-from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.coordinator_attendance_and_certificate import RunState
 from weft.solvers.coordinator_visible_weights import VisibleWeights
 from weft.solvers.rounds.messages import StepPhase
 from weft.solvers.rounds.point_certificate import FrozenPoint
 from weft.solvers.run_settings import Settings
+from weft.solvers.setup_result_and_checkpoint_messages import Constants
 from weft.storage.atomic_files import part_of
 from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.gap_certificate import Certificate
-from weft.sums.shared_slot_layout import Layout
+from weft.sums.shared_slots_by_party import Layout
 
 #: Iterations between certificates, where the settings do not say.
 CERTIFY_EVERY = 10

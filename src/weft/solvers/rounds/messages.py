@@ -12,8 +12,8 @@ from weft.protocol.declared_message_fields import Message, Nothing, declared
 from weft.protocol.field_visibility import Form, block, clear, numbers, record, scalars
 from weft.protocol.phase_declaration import Phase
 from weft.protocol.shared_fields import AcknowledgedRequest, PadLinks, SumRequest
-from weft.solvers.constants_and_checkpoint_messages import Constants, SequencedReply
-from weft.sums.scaling_and_certificate_messages import DigitReply, DigitRequest
+from weft.solvers.setup_result_and_checkpoint_messages import Constants, SequencedReply
+from weft.sums.table_scaling_and_certificate_messages import DigitReply, DigitRequest
 
 _SLOTS = record("which of its slots these are", "slots")
 _HELD = record("how many changes a guard held back")

@@ -16,7 +16,6 @@ from weft.guards.keep_apart_from_other_sent_duals import SentAside
 from weft.protocol import Answer, Message, Nothing, answer, answers
 from weft.protocol.declared_message_fields import malformed
 from weft.protocol.shared_fields import AcknowledgedRequest
-from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.messages import (
     BEGIN,
@@ -33,10 +32,11 @@ from weft.solvers.rounds.messages import (
 )
 from weft.solvers.rounds.point_certificate import PointParty
 from weft.solvers.run_settings import Settings
+from weft.solvers.setup_result_and_checkpoint_messages import Constants
 from weft.storage.atomic_files import part_of
 from weft.sums.maxima_from_digit_sums import LargestParty
 from weft.sums.party_contribution import Contribution
-from weft.sums.scaling_and_certificate_messages import DigitReply, DigitRequest
+from weft.sums.table_scaling_and_certificate_messages import DigitReply, DigitRequest
 
 Handler = Callable[[RoundRequest], RoundReply]
 A = TypeVar("A", bound=AcknowledgedRequest)

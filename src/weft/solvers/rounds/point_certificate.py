@@ -52,14 +52,14 @@ from weft.solvers.rounds.messages import (
 from weft.solvers.run_settings import Settings
 from weft.solvers.sample_kinds_for_guards import kinds_of_classes
 from weft.storage.atomic_files import part_of
-from weft.sums.coordinator_latest_values_and_proposals import LatestValues
 from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.gap_certificate import Certificate
 from weft.sums.largest_possible_sums import Bounds
+from weft.sums.latest_values_and_request_sums import LatestValues
 from weft.sums.party_contribution import Gathering, Posts, own_slots, speaks
 from weft.sums.party_table_products import LocalTable
 from weft.sums.scalar_sums import add_scalars, pack_scalars
-from weft.sums.shared_slot_layout import Layout
+from weft.sums.shared_slots_by_party import Layout
 
 Stage = Literal["products", "losses", "spread", "norms"]
 

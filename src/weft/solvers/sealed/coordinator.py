@@ -13,11 +13,11 @@ from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel
 from weft.solvers.run_loop import Clock, ends_whole_run, why_stop
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed.coordinator_certified_points import ReleasedPoint
 from weft.solvers.sealed.coordinator_held_out_losses import HeldOut, starting_losses
 from weft.solvers.sealed.coordinator_lbfgs import Descent, Trial, factors_of
+from weft.solvers.sealed.coordinator_primal_and_dual_bounds import ReleasedPoint
 from weft.solvers.sealed.coordinator_series_range_guard import SeriesChoice
-from weft.solvers.sealed.exponential_series import AnySeries, ExponentialSeries
+from weft.solvers.sealed.exponential_fourier_series import AnySeries, ExponentialSeries
 from weft.solvers.sealed.gamma_as_poisson import GAMMA
 from weft.solvers.sealed.gram_of_unseen_vectors import VectorProducts
 from weft.solvers.sealed.point_and_vector_limit import MOST_GRADIENTS, spare_points

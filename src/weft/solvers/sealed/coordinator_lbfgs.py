@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints
 from weft.errors import ConfigError
-from weft.solvers.sealed.coordinator_certified_points import CertifiedPoints
+from weft.solvers.sealed.coordinator_primal_and_dual_bounds import CertifiedPoints
 from weft.solvers.sealed.digit_widths import (
     MOST_SCORE,
     NOISE_RANGE,
@@ -24,7 +24,7 @@ from weft.solvers.sealed.digit_widths import (
     largest_noise,
     product_noise,
 )
-from weft.solvers.sealed.exponential_series import AnySeries
+from weft.solvers.sealed.exponential_fourier_series import AnySeries
 from weft.solvers.sealed.lower_bound_from_cuts import Cut
 
 #: Pairs of steps and changes of the gradient that a direction comes from.

@@ -17,7 +17,7 @@ from weft.errors import ProtocolError
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed.coordinator_phase_requests import AskAddDeal
+from weft.solvers.sealed.coordinator_ask_until_all_answered import AskAddDeal
 from weft.solvers.sealed.dealer import Dealer
 from weft.solvers.sealed.digit_widths import (
     EIGHTH_LEVEL,
@@ -28,7 +28,7 @@ from weft.solvers.sealed.digit_widths import (
     loss_digits,
     product_cuts,
 )
-from weft.solvers.sealed.exponential_series import (
+from weft.solvers.sealed.exponential_fourier_series import (
     AnySeries,
     ExponentialSeries,
     centre_of,

@@ -16,7 +16,7 @@ from weft.solvers.sealed.digit_widths import (
     alarm_error,
     alarm_threshold,
 )
-from weft.solvers.sealed.exponential_series import AnySeries
+from weft.solvers.sealed.exponential_fourier_series import AnySeries
 from weft.solvers.sealed.sine_series import SERIES
 
 #: By how much a series that is taken again reaches beyond scores.

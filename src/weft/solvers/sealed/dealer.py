@@ -22,7 +22,7 @@ from weft.solvers.sealed.digit_widths import (
     alarm_bits,
     loss_digits,
 )
-from weft.solvers.sealed.exponential_series import ExponentialSeries
+from weft.solvers.sealed.exponential_fourier_series import ExponentialSeries
 from weft.solvers.sealed.few_rows_dominate_poisson_hessian import mean_counts
 from weft.solvers.sealed.masked_sine_kernels import blocks_of, less_dealt
 from weft.solvers.sealed.sample_weight_digit_widths import TIMES_MASKS, Weighing

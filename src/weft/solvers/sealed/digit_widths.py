@@ -14,7 +14,7 @@ import numpy as np
 
 from weft.array_types import Floats
 from weft.errors import ConfigError
-from weft.solvers.sealed.exponential_series import AnySeries, ExponentialSeries
+from weft.solvers.sealed.exponential_fourier_series import AnySeries, ExponentialSeries
 from weft.solvers.sealed.sample_weight_digit_widths import LOSS_NOISE, Weighing
 from weft.solvers.sealed.sine_series import LOSS_TERMS, SCORE_BITS, Series
 from weft.solvers.sealed.supported_losses import EXPONENTIAL_LOSSES

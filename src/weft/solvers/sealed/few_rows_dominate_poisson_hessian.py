@@ -28,7 +28,7 @@ from weft.array_types import Floats
 from weft.crypto.primitives.seeded_words import Words
 from weft.solvers.sealed.coalition_knowledge import ROWS_PER_NUMBER
 from weft.solvers.sealed.curvature_series import CurvatureSeries
-from weft.solvers.sealed.exponential_series import ExponentialSeries
+from weft.solvers.sealed.exponential_fourier_series import ExponentialSeries
 from weft.solvers.sealed.second_moment_guard import row_groups
 from weft.solvers.sealed.table_positions import WholeTable
 

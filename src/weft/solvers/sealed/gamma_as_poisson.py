@@ -19,7 +19,7 @@ import numpy as np
 from weft.array_types import Floats
 from weft.errors import ConfigError
 from weft.solvers.sealed.digit_widths import WEIGHT_BITS
-from weft.solvers.sealed.exponential_series import REACHES
+from weft.solvers.sealed.exponential_fourier_series import REACHES
 
 GAMMA = "gamma"
 #: The centre of scores with a free intercept, as a power of two: small responses are many.

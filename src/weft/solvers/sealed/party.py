@@ -14,7 +14,6 @@ from weft.crypto.primitives.seeded_words import Words, seeded_words
 from weft.errors import ConfigError, ProtocolError
 from weft.protocol import Answer, Nothing, answers
 from weft.protocol.declared_message_fields import malformed
-from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.run_settings import Settings
 from weft.solvers.sealed.digit_widths import (
@@ -34,6 +33,7 @@ from weft.solvers.sealed.fold_rows import (
     told_of_labels,
 )
 from weft.solvers.sealed.gamma_as_poisson import told_of_reach
+from weft.solvers.sealed.integer_parts_of_shared_cells import parts_of, round_parts
 from weft.solvers.sealed.label_leak_by_model_coefficient import refuse_lone_rows
 from weft.solvers.sealed.label_telling_model_guard import refuse_wide, told_by_model
 from weft.solvers.sealed.messages import (
@@ -67,7 +67,6 @@ from weft.solvers.sealed.messages import (
 )
 from weft.solvers.sealed.party_weighted_slopes import WeightedSlopeShares
 from weft.solvers.sealed.point_and_vector_limit import PointAndVectorLimit
-from weft.solvers.sealed.round_cells_of_several_holders import parts_of, round_parts
 from weft.solvers.sealed.scalars_opened_in_total import pack_shares
 from weft.solvers.sealed.share_arithmetic import (
     SharedVector,
@@ -88,6 +87,7 @@ from weft.solvers.sealed.table_product_kernels import (
     transposed_products,
 )
 from weft.solvers.sealed.wide_ring import gathered, numbers_of, plus, shifted_down, spread
+from weft.solvers.setup_result_and_checkpoint_messages import Constants
 from weft.solvers.solver_interfaces_and_results import ModelShare
 from weft.sums.scalar_sums import pack_scalars
 

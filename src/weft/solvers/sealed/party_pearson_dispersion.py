@@ -18,7 +18,7 @@ from weft.protocol.declared_message_fields import malformed
 from weft.solvers.party_context import PartyContext
 from weft.solvers.run_settings import Settings
 from weft.solvers.sealed.digit_widths import CELL_BITS, Widths
-from weft.solvers.sealed.exponential_series import ExponentialSeries
+from weft.solvers.sealed.exponential_fourier_series import ExponentialSeries
 from weft.solvers.sealed.messages import (
     CUT_RATIOS,
     PEARSON,

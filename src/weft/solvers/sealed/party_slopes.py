@@ -23,7 +23,7 @@ from weft.solvers.sealed.digit_widths import (
     alarm_noise_bits,
     loss_digits,
 )
-from weft.solvers.sealed.exponential_series import AnySeries, series_for
+from weft.solvers.sealed.exponential_fourier_series import AnySeries, series_for
 from weft.solvers.sealed.fold_rows import FoldRows, with_fold
 from weft.solvers.sealed.gamma_as_poisson import GAMMA
 from weft.solvers.sealed.label_telling_model_guard import refuse_standing_out

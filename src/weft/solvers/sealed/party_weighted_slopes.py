@@ -18,7 +18,7 @@ from weft.solvers.party_context import GivenValues, PartyContext
 from weft.solvers.run_settings import Settings
 from weft.solvers.sealed.coalition_knowledge import Told
 from weft.solvers.sealed.digit_widths import product_cuts
-from weft.solvers.sealed.exponential_series import (
+from weft.solvers.sealed.exponential_fourier_series import (
     MOST_DOUBLINGS,
     AnySeries,
     ExponentialSeries,

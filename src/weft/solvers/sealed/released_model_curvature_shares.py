@@ -15,7 +15,7 @@ from weft.protocol.declared_message_fields import malformed
 from weft.solvers.party_context import PartyContext
 from weft.solvers.run_settings import Settings
 from weft.solvers.sealed.curvature_series import CURVATURES, CurvatureSeries
-from weft.solvers.sealed.exponential_series import ExponentialSeries
+from weft.solvers.sealed.exponential_fourier_series import ExponentialSeries
 from weft.solvers.sealed.few_rows_dominate_poisson_hessian import (
     BROAD,
     STEEP,

@@ -16,7 +16,7 @@ from weft.crypto.primitives.seeded_words import Words
 from weft.errors import ConfigError
 from weft.solvers.sealed.curvature_series import CurvatureSeries
 from weft.solvers.sealed.digit_widths import CELL_BITS, CHANCE, Errors, TableBounds, Widths
-from weft.solvers.sealed.exponential_series import ExponentialSeries
+from weft.solvers.sealed.exponential_fourier_series import ExponentialSeries
 from weft.solvers.sealed.sample_weight_digit_widths import LOSS_NOISE, WEIGHT_DIGITS, Weighing
 
 #: Binary digits that curvatures must have at least, and those that are of any use.

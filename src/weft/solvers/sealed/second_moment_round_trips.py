@@ -12,12 +12,12 @@ from typing import NamedTuple
 from weft.crypto.primitives.seeded_words import Words
 from weft.errors import ConfigError
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed.coordinator_certified_points import ReleasedPoint
+from weft.solvers.sealed.coordinator_primal_and_dual_bounds import ReleasedPoint
 from weft.solvers.sealed.coordinator_round_trips import SealedExchange
 from weft.solvers.sealed.curvature_series import CURVATURES
 from weft.solvers.sealed.dealer import Dealer
 from weft.solvers.sealed.digit_widths import Errors
-from weft.solvers.sealed.exponential_series import ExponentialSeries
+from weft.solvers.sealed.exponential_fourier_series import ExponentialSeries
 from weft.solvers.sealed.fold_rows import FoldSizes
 from weft.solvers.sealed.gamma_as_poisson import GAMMA
 from weft.solvers.sealed.messages import (
@@ -158,7 +158,7 @@ class MomentExchange(SealedExchange):
         """The most parties that hold one cell, each of which rounds its part to half a unit.
 
         To a whole one where a party has a cell twice and another's table covers it without a value,
-        so that one of them has no part in it: see `round_cells_of_several_holders`.
+        so that one of them has no part in it: see `integer_parts_of_shared_cells`.
         """
         most = min(self._holdings.row_holders, self._holdings.column_holders)
         return max(most, 2 * (most - 1))

@@ -19,8 +19,8 @@ from weft.solvers.subspace.messages import (
     Fold,
     OrderedRequest,
 )
-from weft.sums.coordinator_latest_values_and_proposals import LatestValues
 from weft.sums.coordinator_totals import IncrementTotals
+from weft.sums.latest_values_and_request_sums import LatestValues
 
 
 class PartyMissing(Exception):

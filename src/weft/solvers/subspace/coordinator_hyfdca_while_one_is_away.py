@@ -13,7 +13,7 @@ from weft.matching.cohorts import Axis
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Among, Channel, Nothing, Phase, Replies, Request
 from weft.solvers.hyfdca.coordinator import HyfdcaCoordinator, Iteration
-from weft.solvers.hyfdca.coordinator_iteration_and_totals import Run
+from weft.solvers.hyfdca.coordinator_run_state import Run
 from weft.solvers.hyfdca.messages import BEGIN, GATHER, NORMS, SPREAD
 from weft.solvers.participation import Contributors
 from weft.solvers.run_loop import Clock

@@ -38,11 +38,11 @@ from weft.solvers.subspace.messages import (
     PointReply,
 )
 from weft.solvers.subspace.rounding_allowed_by_gap import rows_give_products
-from weft.sums.coordinator_latest_values_and_proposals import LatestValues
 from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.largest_possible_sums import Bounds
+from weft.sums.latest_values_and_request_sums import LatestValues
 from weft.sums.scalar_sums import add_scalars
-from weft.sums.shared_slot_layout import Layout
+from weft.sums.shared_slots_by_party import Layout
 
 
 class ExchangeState(RepeatedAsking):

@@ -31,9 +31,9 @@ from weft.errors import ProtocolError
 from weft.protocol import Answer, Nothing, Phase, answer, answers
 from weft.protocol.message_bytes import question_after, question_digest, told_alike
 from weft.protocol.phase_declaration import R
-from weft.solvers.constants_and_checkpoint_messages import Constants
 from weft.solvers.party_context import PartyContext
 from weft.solvers.run_settings import Settings
+from weft.solvers.setup_result_and_checkpoint_messages import Constants
 from weft.solvers.subspace.class_fold_problems import Problems
 from weft.solvers.subspace.messages import (
     CLOSE,

@@ -14,7 +14,7 @@ import torch
 
 from weft.array_types import Ints
 from weft_neural.neuron_matching.assignment import NEW, assign
-from weft_neural.neuron_matching.procedure import numbered
+from weft_neural.neuron_matching.rematch_each_party_in_turn import numbered
 from weft_neural.neuron_matching.settings import Matching
 
 
@@ -145,7 +145,7 @@ class Matcher:
         return costs.clamp_(min=0)
 
     def _penalty(self, layers: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> float:
-        """As `weft_neural.neuron_matching.procedure` takes it."""
+        """As `weft_neural.neuron_matching.rematch_each_party_in_turn` takes it."""
         if self._settings.penalty != "auto":
             return self._settings.penalty
         holders = self._holds.sum(dim=0)

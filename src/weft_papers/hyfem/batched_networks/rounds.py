@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from weft.array_types import Ints
 from weft.errors import ConfigError
-from weft_neural.device import new_stream
+from weft_neural.cuda_device_and_vectors import new_stream
 from weft_neural.extractors.resnet import ResNet
+from weft_neural.local_sgd_steps import drawn_samples
 from weft_neural.neural_network import first_extractor
 from weft_neural.parameter_packing import first_layers, layer_shapes
 from weft_neural.settings import NeuralSettings
-from weft_neural.training import drawn_samples
 from weft_papers.hyfem.batched_networks.classifiers import Classifiers
 from weft_papers.hyfem.batched_networks.image_blocks_on_device import ImageBlocks
 from weft_papers.hyfem.batched_networks.matching import Matcher, Server

@@ -22,7 +22,7 @@ import torch
 
 from weft.array_types import Ints
 from weft.errors import ConfigError
-from weft_neural.device import device_of
+from weft_neural.cuda_device_and_vectors import device_of
 from weft_neural.neuron_matching.settings import Matching
 from weft_neural.settings import NeuralSettings
 from weft_papers.hyfem.batched_networks.image_blocks_on_device import ImageBlocks

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Floats
 from weft.crypto.secret_bytes import StaysHere
-from weft.inference.requirements import FAMILY_NAMES, Kind
+from weft.inference.standard_error_requirements import FAMILY_NAMES, Kind
 from weft.losses import Loss
 
 

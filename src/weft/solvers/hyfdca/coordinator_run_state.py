@@ -15,7 +15,6 @@ from weft.errors import ProtocolError
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Failure, Message, Phase, Replies, Request
 from weft.protocol.shared_fields import AcknowledgedRequest
-from weft.solvers.constants_and_checkpoint_messages import Constants, SequencedReply
 from weft.solvers.coordinator_attendance_and_certificate import RunState
 from weft.solvers.coordinator_visible_weights import VisibleWeights
 from weft.solvers.hyfdca.messages import (
@@ -29,13 +28,14 @@ from weft.solvers.hyfdca.messages import (
 )
 from weft.solvers.participation import CohortSpeakers, Cyclic
 from weft.solvers.run_settings import Settings
+from weft.solvers.setup_result_and_checkpoint_messages import Constants, SequencedReply
 from weft.solvers.solver_interfaces_and_results import Record
 from weft.storage.atomic_files import part_of
-from weft.sums.coordinator_latest_values_and_proposals import LatestValues, Proposals
 from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.gap_certificate import Certificate, FrozenPair
+from weft.sums.latest_values_and_request_sums import LatestValues, Proposals
 from weft.sums.scalar_sums import add_scalars
-from weft.sums.shared_slot_layout import Layout
+from weft.sums.shared_slots_by_party import Layout
 
 Riders = list[Request[Any, Any]]
 Q = TypeVar("Q", bound=AcknowledgedRequest)

@@ -211,7 +211,7 @@ def changes_of(
     """Party to what its ledger says of a run over these samples after the earlier ones."""
     from functools import partial
 
-    from weft.federation.party_training import tells_of_all
+    from weft.federation.party_training_start_and_release import tells_of_all
 
     found: dict[str, Callable[[int], Change | None]] = {}
     for name, party in federation.parties.items():

@@ -12,7 +12,7 @@ from weft.network.run_results import HISTORY, PRESENCE, SUMMARY, ReturnedRun, un
 from weft.network.submitter_visible_figures import Each, exact, own, rough, roughened, told_of
 from weft.report.json_safe_and_rounded_values import finite
 from weft_neural.history import NeuralOutcome
-from weft_neural.job import MODEL
+from weft_neural.neural_job_kind import MODEL
 from weft_neural.results_folder import round_frame, summarise_neural
 from weft_neural.submitted_neural_task import NeuralTask
 from weft_neural.trained_model import NeuralModel

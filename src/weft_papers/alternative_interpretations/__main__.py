@@ -1,4 +1,6 @@
-"""``python -m weft_papers.readings``: what other readings of the papers' texts cost, as tables.
+"""What other readings of the papers' texts cost, as tables.
+
+``python -m weft_papers.alternative_interpretations`` prints them.
 
 With ``hyfdca``, ``fedhybrid`` or ``hyfem`` only that paper's.
 """
@@ -16,8 +18,8 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.svm import LinearSVC
 
 from weft.array_types import Floats
-from weft_papers.readings.fedhybrid_rate import rates
-from weft_papers.readings.hyfdca_by_hand import Reading, Table, Trace, run
+from weft_papers.alternative_interpretations.fedhybrid_rate import rates
+from weft_papers.alternative_interpretations.hyfdca_by_hand import Reading, Table, Trace, run
 
 _LAM, _DRAWN, _SEEDS = 1e-2, 10, 2
 _ITERATIONS = 600

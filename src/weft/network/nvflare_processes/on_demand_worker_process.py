@@ -39,7 +39,7 @@ from weft.network.nvflare_processes.site_process_frames import (
     receive_frame,
     send_frame,
 )
-from weft.network.nvflare_processes.site_process_main import work_for_site
+from weft.network.nvflare_processes.site_worker_process import work_for_site
 from weft.network.site_join_settings import JoinSettings
 from weft.network.site_run_index import IndexedRun, RunIndex
 from weft.storage.atomic_files import StorageError

@@ -12,7 +12,7 @@ from weft.errors import ProtocolError
 from weft.protocol.declared_message_fields import Fields
 from weft.protocol.recording_file import Entry
 from weft.protocol.shared_fields import Boxes
-from weft.protocol.signed_hash_of_party_exchanges import (
+from weft.protocol.signed_transcript_hash import (
     TRANSCRIPT_BYTES,
     Transcript,
     request_hash,

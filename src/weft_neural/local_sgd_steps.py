@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
 from weft.array_types import Ints
-from weft_neural.device import new_stream
+from weft_neural.cuda_device_and_vectors import new_stream
 from weft_neural.neural_network import Net
 
 #: Steps before a graph is captured, in which libraries choose their kernels.

@@ -18,8 +18,8 @@ from weft.array_types import Floats, Slots
 from weft.crypto.fixed_point import FixedPoint, encode_block_increment, encode_increment
 from weft.solvers.hyfdca.local_methods import Safe, Turn
 from weft.solvers.hyfdca.party import RESUM_EVERY
-from weft.sums.coordinator_latest_values_and_proposals import Changes
 from weft.sums.gap_certificate import Certificate
+from weft.sums.latest_values_and_request_sums import Changes
 from weft_papers.hyfdca.incremental_feature_sums import FeatureTotals
 from weft_papers.hyfdca.parties_ready_for_replay import Integers, Seated, joined, parted
 

@@ -10,7 +10,7 @@ from weft.data.tile import Tile
 from weft.federation.derive_correlation_run import correlation_run
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.federation.release.correlation_table import CorrelationTable
+from weft.federation.release.rounded_correlation_file import CorrelationTable
 from weft.privacy.agreement.party_consent_checks import Consent
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.run_settings import Settings

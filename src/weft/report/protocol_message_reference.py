@@ -1,6 +1,7 @@
 """The page of all messages, made from their declarations.
 
-Run ``python -m weft.report.message_reference > docs/messages.md`` after a declaration has changed.
+``python -m weft.report.protocol_message_reference > docs/messages.md``, after a declaration has
+changed.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from weft.protocol.phase_declaration import Phase
 HEAD = """# All messages
 
 Every phase, with the fields of its request (coordinator to party) and of its reply (party to
-coordinator). `python -m weft.report.message_reference > docs/messages.md` makes this page from the
-declarations in the code, and a test holds it against them. Decoding refuses every message that
-differs from its declaration (`src/weft/protocol/declared_message_fields.py`).
+coordinator). `python -m weft.report.protocol_message_reference > docs/messages.md` makes this page
+from the declarations in the code, and a test holds it against them. Decoding refuses every message
+that differs from its declaration (`src/weft/protocol/declared_message_fields.py`).
 [protocol.md](protocol.md) says in which order phases come, and why.
 
 - *absent*: `no`: a message without the field is refused; `yes`: it may lack the field, and the

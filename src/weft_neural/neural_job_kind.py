@@ -64,8 +64,8 @@ class NeuralJob(JobKind[NeuralTask, "NeuralConfig"]):
         party: str | None,
         command: str,
     ) -> tuple[dict[str, Any], list[str]]:
+        from weft_neural.neural_result_files import ReturnedNeuralResults
         from weft_neural.results_folder import write_neural_files
-        from weft_neural.returned_neural_results import ReturnedNeuralResults
 
         results = ReturnedNeuralResults(returned)
         remarks = write_neural_files(
@@ -90,7 +90,7 @@ class NeuralJob(JobKind[NeuralTask, "NeuralConfig"]):
         self, task: NeuralTask, channel: Channel, run: bytes, tell: OnIteration
     ) -> FinishedRun:
         from weft_neural.coordinator import coordinate_neural
-        from weft_neural.returned_neural_results import write_neural_run_results
+        from weft_neural.neural_result_files import write_neural_run_results
 
         outcome = coordinate_neural(channel, task.settings, run=run, progress=tell)
         return WrittenBy(outcome, outcome.notes, task, write_neural_run_results)

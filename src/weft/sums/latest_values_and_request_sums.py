@@ -18,7 +18,7 @@ from weft.protocol.declared_message_fields import Message
 from weft.protocol.shared_fields import PadIds
 from weft.sums.coordinator_pad_bookkeeping import PadBookkeeping
 from weft.sums.coordinator_totals import Totals, timed
-from weft.sums.shared_slot_layout import Layout
+from weft.sums.shared_slots_by_party import Layout
 
 #: To look at a slot's flag takes so many times less than to look a slot up among many.
 _FEWER = 8

@@ -35,7 +35,9 @@ from weft.privacy.ledger.expected_exposure import forecast
 from weft.protocol import Answer, Nothing, answer, answers, fields_of, pack
 from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.algorithm_entry import Algorithm
-from weft.solvers.constants_and_checkpoint_messages import (
+from weft.solvers.party_context import PartyContext
+from weft.solvers.run_settings import Settings
+from weft.solvers.setup_result_and_checkpoint_messages import (
     FORGET,
     RESTORE,
     SAVE,
@@ -44,8 +46,6 @@ from weft.solvers.constants_and_checkpoint_messages import (
     RestoreRequest,
     SaveRequest,
 )
-from weft.solvers.party_context import PartyContext
-from weft.solvers.run_settings import Settings
 from weft.solvers.solver_interfaces_and_results import InferringHalf, PartyHalf, SharingHalf
 from weft.sums.largest_possible_sums import Bounds
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from weft.plugins import Command, Plugin
 
 if TYPE_CHECKING:
-    from weft_neural.job import NeuralJob
+    from weft_neural.neural_job_kind import NeuralJob
 
 
 def _commands() -> dict[str, Command]:
@@ -18,7 +18,7 @@ def _commands() -> dict[str, Command]:
 
 
 def _job_kinds() -> dict[str, NeuralJob]:
-    from weft_neural.job import NeuralJob
+    from weft_neural.neural_job_kind import NeuralJob
 
     return {"neural": NeuralJob()}
 
