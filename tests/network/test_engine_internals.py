@@ -65,10 +65,10 @@ def test_every_known_piece_is_named():
 
 def test_no_other_module_reaches_into_the_engine():
     """Underscored names of the engine, and its modules that are changed, are used there only."""
-    from weft.network import engine
+    from weft.network import nvflare_processes
 
     changed = ("_start_run", "_start_shutdown", "_try_job", "_schedule_remove_task", "MAX_WAIT")
-    for folder in engine.__path__:
+    for folder in nvflare_processes.__path__:
         for path in sorted(Path(folder).glob("*.py")):
             if path.name != "engine_internals.py":
                 text = path.read_text(encoding="utf-8")

@@ -71,7 +71,7 @@ def by_the_library(case, data, iterations):
 )
 def test_a_replay_has_the_bits_of_the_run(monkeypatch, data, number, method):
     # So that sums taken anew against drift are part of it.
-    monkeypatch.setattr("weft_papers.hyfdca.hyfdca_without_messages.RESUM_EVERY", 16)
+    monkeypatch.setattr("weft.solvers.hyfdca.iterations_without_messages.RESUM_EVERY", 16)
     monkeypatch.setattr("weft.solvers.hyfdca.party.RESUM_EVERY", 16)
     case, iterations = Case(data, number, method), (1, 2, 3, 24)
     unit = method == "unit"

@@ -153,7 +153,7 @@ def test_widths_fall_no_further_than_rounding_can_cost():
 
 def few_directions(monkeypatch):
     """Moments of four vectors are enough, so that a small table has samples for them."""
-    for room in ("coordinator", "loss_points_and_directions_limit"):
+    for room in ("coordinator_of_lambda_path", "loss_points_and_directions_limit"):
         monkeypatch.setattr(f"weft.solvers.subspace.{room}.LEAST_DIRECTIONS", 4)
     monkeypatch.setattr("weft.solvers.subspace.span_newton_solver._BETWEEN_DROPS", 1)
 

@@ -23,6 +23,8 @@ from weft.protocol.phase_declaration import Phase, Q, R
 
 #: Follows the iterations of a run.
 Follow = Callable[[Any], None]
+#: Makes what goes through iterations without messages, from what a coordinator keeps.
+MoverOf = Callable[[Any], Any]
 #: What a party is to a channel: a phase and a message in, a reply out.
 Handler = Callable[[Phase[Any, Any], Any], Message]
 
@@ -87,6 +89,9 @@ class Channel(ABC):
         self.meter = Meter()
         #: Told how far a long step is, before there are iterations; None: nobody is.
         self.follower: Callable[[str], None] | None = None
+        #: For iterations on parties of this process, where nobody needs to see messages; None: all
+        #: go by messages.
+        self.mover_of: MoverOf | None = None
         self._began = monotonic()
 
     @property

@@ -1,9 +1,9 @@
-"""HyFDCA's iterations on the library's own parties, without messages between them.
+"""HyFDCA by the papers' settings, for up to a million iterations, without messages.
 
-A run of the library spends most of its time around small arrays: messages, their checks, pads. Here
-one loop does what coordinator and parties do, with the same draws, products and fixed point in the
-same order, and comes to the same bits (`tests/papers/test_hyfdca_replay.py`), at a fraction of the
-cost. What an iteration of the protocol costs is measured apart, in the library.
+The iterations are the library's own (`weft.solvers.hyfdca.iterations_without_messages`); here is
+what a replay does besides: frozen pairs of `safe`, and states in files. It comes to the bits of a
+run with messages (`tests/papers/test_hyfdca_replay.py`), at a fraction of the cost. What an
+iteration of the protocol costs is measured apart, in the library.
 """
 
 from __future__ import annotations
@@ -14,14 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.array_types import Floats, Slots
-from weft.crypto.fixed_point import FixedPoint, encode_block_increment, encode_increment
-from weft.solvers.hyfdca.local_methods import Safe, Turn
-from weft.solvers.hyfdca.party import RESUM_EVERY
+from weft.array_types import Floats
+from weft.solvers.hyfdca.iterations_without_messages import IterationsWithoutMessages
+from weft.solvers.hyfdca.local_methods import Safe
+from weft.storage.atomic_files import part_of
 from weft.sums.gap_certificate import Certificate
-from weft.sums.latest_values_and_request_sums import Changes
-from weft_papers.hyfdca.incremental_feature_sums import FeatureTotals
-from weft_papers.hyfdca.parties_ready_for_replay import Integers, Seated, joined, parted
+from weft_papers.hyfdca.parties_ready_for_replay import Seated, joined, parted
 
 
 class ReplayedHyfdca:
@@ -29,32 +27,9 @@ class ReplayedHyfdca:
 
     def __init__(self, seated: Seated) -> None:
         self._seated, self._run, self._halves = seated, seated.run, seated.halves
-        first, run = self._halves[0], seated.run
-        classes, bounds = first.alpha.shape[1], first.bounds
-        self._safe = isinstance(first.method, Safe)
-        self._lam, self._samples = first.settings.lam, first.view.n_samples
-        self._of_z = FixedPoint(bounds.z, "inner products")
-        self._of_v = FixedPoint(bounds.v, "feature sums")
-        self._of_alpha = FixedPoint(bounds.alpha, "dual variables")
-        self._v_scale = self._of_v.scale * (1.0 / self._samples)
-        self._z: Integers = np.zeros((run.row_layout.n_shared, classes), np.int64)
-        self._delta = np.zeros_like(self._z)
-        self._v: Integers = np.zeros((run.column_layout.n_shared, classes), np.int64)
-        #: The newest α of every shared sample, and when it changed.
-        self._alpha: Floats = np.zeros(self._z.shape)
-        self._changed = Changes(len(self._z))
-        self._seen = np.zeros(len(self._halves), np.int64)
-        self._z_sent = [np.zeros((len(rows), classes), np.int64) for rows in seated.rows]
-        self._v_sent = [np.zeros((len(some), classes), np.int64) for some in seated.columns]
-        self._holders = [
-            half.view.computing[half.view.row_cohort][:, None].astype(np.float64)
-            for half in self._halves
-        ]
-        self._feature_totals = FeatureTotals(
-            self._v, seated.columns, [h.table for h in self._halves]
-        )
-        self._turns: dict[int, Turn] = {}
-        self._pair = _PairUnderWay(seated) if self._safe else None
+        safe = isinstance(self._halves[0].method, Safe)
+        self._moves = IterationsWithoutMessages(self._run, self._halves)
+        self._pair = _PairUnderWay(seated) if safe else None
         #: The last iteration that is done.
         self.completed = 0
 
@@ -65,160 +40,17 @@ class ReplayedHyfdca:
             self.completed = t
 
     def _iterate(self, t: int) -> None:
-        self._run.iteration = t
+        run = self._run
+        run.iteration = t
         present = self._seated.present(t)
         if self._pair is not None:
             self._pair.ask(present)
-        self._rejoin(present, t)
-        self._send_products(present, t)
-        if self._safe:
-            self._step(present, t)
-        else:
-            self._propose_and_move(present, t)
-        self._seen[present] = t
+        self._moves.iterate(t, present, omega=run.omega)
+        names = run.holdings.parties
+        for k in present:
+            run.seen[names[k]] = t
         if self._pair is not None:
-            self._pair.freeze(t, self._alpha)
-
-    # ── phases ────────────────────────────────────────────────────────────────────────────
-
-    def _rejoin(self, present: list[int], t: int) -> None:
-        """α that changed while a party was away."""
-        known: dict[tuple[int, int], Slots] = {}
-        for k in present:
-            since = int(self._seen[k])
-            if since >= t - 1:
-                continue
-            rows, key = self._seated.rows[k], (self._seated.row_group[k], since)
-            if key not in known:
-                known[key] = self._changed.among(rows, since).astype(np.int32)
-            slots = known[key]
-            if len(slots):
-                self._move(k, slots, self._alpha[rows[slots]])
-                self._tell_sums(k)
-
-    def _send_products(self, present: list[int], t: int) -> None:
-        """Weights from the totals, and products of the samples that are drawn soon."""
-        ahead = self._run.participation.horizon
-        for k in present:
-            half = self._halves[k]
-            self._take_weights(k)
-            if t % RESUM_EVERY == 0:
-                half.v[:] = 0.0
-                half.table.accumulate(None, half.alpha, half.v)
-                self._feature_totals.moved(k, None)
-            turn = self._turns[k] = half.drawing.turn(t, ahead, False)
-            rows, sent = self._seated.rows[k], self._z_sent[k]
-            if not len(rows):
-                continue
-            format_ = self._of_z
-            z = half.table.products(turn.window, half.w)
-            if turn.window is None:
-                out = np.empty(sent.shape, np.int64)
-                fits = encode_block_increment(z, format_.scale, format_.limit, sent, out)
-                rows_sent = rows
-            else:
-                out = np.empty((len(turn.window), sent.shape[1]), np.int64)
-                fits = encode_increment(z, turn.window, format_.scale, format_.limit, sent, out)
-                rows_sent = rows[turn.window]
-            if not fits:
-                format_.refuse()
-            self._z[rows_sent] += out
-
-    def _take_weights(self, k: int) -> None:
-        half, columns = self._halves[k], self._seated.columns[k]
-        shared = len(columns)
-        if shared:
-            self._feature_totals.open_weights(k, self._of_v.unit, self._lam, half.w)
-        if shared < len(half.w):
-            np.divide(half.v[shared:], self._lam * self._samples, half.w[shared:])
-
-    def _step(self, present: list[int], t: int) -> None:
-        """``safe``: all holders take the same step."""
-        moved: list[NDArray[np.int64]] = []
-        for k in present:
-            half, turn = self._halves[k], self._turns[k]
-            half.method.set_omega(self._run.omega)
-            slots, z = self._drawn(k)
-            alpha, change = self._change(half, slots, z)
-            new = self._on_grid(alpha + change)
-            self._move(k, slots, new)
-            rows = self._seated.rows[k][turn.shared]
-            self._alpha[rows] = new[: len(rows)]
-            moved.append(rows)
-            self._tell_sums(k)
-        self._changed.mark(np.unique(np.concatenate(moved)), t)
-
-    def _propose_and_move(self, present: list[int], t: int) -> None:
-        """``practical``: what the holders who drew a sample propose is averaged."""
-        proposed = [self._propose(k) for k in present]
-        slots = np.unique(np.concatenate(proposed))
-        places: dict[int, Slots] = {}
-        for k in present:
-            rows, group = self._seated.rows[k], self._seated.row_group[k]
-            if group not in places:
-                places[group] = _places(rows, slots)
-            mine = places[group]
-            if len(mine):
-                where = rows[mine]
-                change = self._delta[where].astype(np.float64) * self._of_alpha.unit
-                new = self._halves[k].alpha.take(mine, axis=0) + change
-                self._move(k, mine, new)
-                self._alpha[where] = new
-            self._tell_sums(k)
-        self._delta[slots] = 0
-        self._changed.mark(slots, t)
-
-    def _propose(self, k: int) -> NDArray[np.int64]:
-        """Add one party's proposals to the sums; returns the samples."""
-        half, turn = self._halves[k], self._turns[k]
-        slots, z = self._drawn(k)
-        _, change = self._change(half, slots, z)
-        count = len(turn.shared)
-        if len(turn.private):
-            old = half.alpha[turn.private]
-            self._move(k, turn.private, self._on_grid(old + change[count:]))
-        rows = self._seated.rows[k][turn.shared]
-        if count:
-            share = change[:count] / self._holders[k].take(turn.shared, axis=0)
-            self._delta[rows] += self._of_alpha.encode(share)
-        return rows
-
-    # ── parts of phases ───────────────────────────────────────────────────────────────────
-
-    def _drawn(self, k: int) -> tuple[Slots | None, Floats]:
-        """The rows drawn here, with their z; None: all rows."""
-        half, turn, rows = self._halves[k], self._turns[k], self._seated.rows[k]
-        wanted = rows if turn.want is None else rows[turn.want]
-        z = self._z[wanted].astype(np.float64) * self._of_z.unit
-        if len(turn.private):
-            z = np.concatenate([z, half.table.products(turn.private, half.w)])
-        return turn.drawn, z
-
-    def _change(self, half: Any, slots: Slots | None, z: Floats) -> tuple[Floats, Floats]:
-        alpha, labels = half.alpha, half.labels
-        if slots is not None:
-            alpha, labels = alpha.take(slots, axis=0), labels.take(slots, axis=0)
-        return alpha, half.method.change(slots, alpha, z, labels, 1.0)
-
-    def _move(self, k: int, slots: Slots | None, new: Floats) -> None:
-        half = self._halves[k]
-        if slots is None:
-            change = new - half.alpha
-            half.alpha[:] = new
-        else:
-            change = new - half.alpha.take(slots, axis=0)
-            half.alpha[slots] = new
-        half.table.accumulate(slots, change, half.v)
-        self._feature_totals.moved(k, slots)
-
-    def _tell_sums(self, k: int) -> None:
-        told = (self._halves[k].v, self._v_scale, self._of_v.limit, self._v_sent[k])
-        if not self._feature_totals.add(k, *told):
-            self._of_v.refuse()
-
-    def _on_grid(self, values: Floats) -> Floats:
-        scaled: Floats = values * self._of_alpha.scale
-        return np.rint(scaled, scaled) / self._of_alpha.scale
+            self._pair.freeze(t, self._moves.alpha())
 
     # ── files ─────────────────────────────────────────────────────────────────────────────
 
@@ -227,8 +59,8 @@ class ReplayedHyfdca:
         own: dict[str, NDArray[Any]] = {
             name: joined(arrays) for name, arrays in self._of_parties().items()
         }
-        own |= {"total_z": self._z, "total_v": self._v, "alpha": self._alpha, "seen": self._seen}
-        own["changed"] = self._changed.stamp
+        own |= {f"total.{name}": array for name, array in self._run.totals().items()}
+        own["seen"] = np.array(list(self._run.seen.values()), np.int64)
         if self._pair is not None:
             own |= self._pair.state()
         return own
@@ -237,10 +69,9 @@ class ReplayedHyfdca:
         """The inverse of `state`, after iteration ``t``."""
         for name, arrays in self._of_parties().items():
             parted(state[name], arrays)
-        self._z, self._v, self._alpha = state["total_z"], state["total_v"], state["alpha"]
-        self._feature_totals.restore(self._v)
-        self._seen, self.completed = state["seen"], t
-        self._changed.restore(state["changed"], t)
+        self._run.iteration = self.completed = t
+        self._run.take_totals(part_of(state, "total"))
+        self._run.seen = dict(zip(self._run.seen, state["seen"].tolist(), strict=True))
         if self._pair is not None:
             self._pair.restore(state)
 
@@ -248,17 +79,9 @@ class ReplayedHyfdca:
         return {
             **{f"party_{name}": [getattr(h, name) for h in self._halves] for name in "vw"},
             "party_alpha": [half.alpha for half in self._halves],
-            "sent_z": self._z_sent,
-            "sent_v": self._v_sent,
+            "sent_z": [half.z_sum.sent for half in self._halves],
+            "sent_v": [half.v_sum.sent for half in self._halves],
         }
-
-
-def _places(mine: NDArray[np.int64], proposed: NDArray[np.int64]) -> Slots:
-    """Where in ``mine`` (ascending) the proposed slots lie."""
-    at = np.searchsorted(mine, proposed)
-    inside = at < len(mine)
-    inside[inside] = mine[at[inside]] == proposed[inside]
-    return at[inside].astype(np.int32)
 
 
 class _PairUnderWay:

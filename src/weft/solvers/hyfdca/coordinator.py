@@ -197,6 +197,9 @@ class Iteration(IterationBase):
 
     def _phases(self, turn: int, still: bool) -> None:
         riders = self._riders()
+        if self.run.mover is not None and not (still or self._every or self._measure):
+            self._move(riders, turn)
+            return
         if self.run.holdings.rows.n_shared == 0:
             self._fused(riders, turn, still)
             return
@@ -207,6 +210,24 @@ class Iteration(IterationBase):
             self._dual()
         if not still and self._needs_second_sum():
             self._weights([], turn + 1)
+
+    def _move(self, riders: Riders, turn: int) -> None:
+        """All phases at once, without messages but for those about a frozen pair.
+
+        Round trips are counted as with messages, in whose envelopes the others ride.
+        """
+        run, meter = self.run, self.run.channel.meter
+        trips = meter.round_trips
+        for request in riders:
+            run.acknowledge(request)
+            replies = run.channel.ask(request.phase, request.messages)
+            replies.stop_on_refusal()
+            run.note_missing(replies.missing)
+            self._take_rider(replies)
+        told = self._step_constants(False, self.present)
+        there = [run.holdings.index[party] for party in self.present]
+        trips += run.mover.iterate(turn, there, told["gamma"], told["omega"], told["active"])
+        meter.round_trips = trips
 
     # ── phases ────────────────────────────────────────────────────────────────────────────
 

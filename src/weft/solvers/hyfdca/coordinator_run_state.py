@@ -72,6 +72,9 @@ class Run(RunState):
         #: Parties whose last change of ‖w‖² was counted.
         self.norm_counted: set[str] = set()
         self.speakers = CohortSpeakers(holdings, labelled=settings.local == "safe")
+        make = channel.mover_of
+        #: Goes through iterations of parties in this process; None: all go by messages.
+        self.mover: Any = None if make is None else make(self)
 
     @property
     def certify_every(self) -> int:

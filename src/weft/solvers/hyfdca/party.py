@@ -96,10 +96,7 @@ class HyfdcaParty(HyfdcaState):
 
         def moved(message: Q) -> S:
             self.settle(message.ack)
-            self.z_sum.accept()
-            self.v_sum.accept()
-            self._undo = None
-            self.data_norms.closed = True
+            self.end_request()
             reply = handler(message)
             self._sequence += 1
             reply.sequence = self._sequence
@@ -144,7 +141,7 @@ class HyfdcaParty(HyfdcaState):
         iteration = message.iteration
         self._take_weights(message.v)
         if iteration % RESUM_EVERY == 0:
-            self._resum()
+            self.resum()
         self._turn = self.drawing.turn(iteration, message.ahead, message.every)
         self._iteration, self._turn_open = iteration, True
         return self._turn
@@ -299,7 +296,7 @@ class HyfdcaParty(HyfdcaState):
         if self.view.n_shared_rows:
             holders: Any = message.active
             if holders is None:
-                holders = self._computing.take(shared, axis=0)
+                holders = self.holders(shared)
             reply.delta_slots = self._proposed = shared
             reply.delta = self.delta_wire.propose(
                 change[:count] / holders, shared, message.delta_pads

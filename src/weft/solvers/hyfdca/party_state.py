@@ -112,13 +112,18 @@ class HyfdcaState:
         self.alpha = self.alpha_wire.on_grid(alpha)
         self.w[:] = w
         self._norm_counted = self._norm_told = self._norms(w)
-        self._resum()
+        self.resum()
         rows, columns = self.view.n_shared_rows, self.view.n_shared_columns
         mine = self.table.products(None, w)[:rows] if rows else z
         return (
             self.v_sum.start(self.v[:columns], v, v_pads) if columns else None,
             self.z_sum.start(mine, z, z_pads) if rows else None,
         )
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether changes of few samples may be held back."""
+        return self._guard is not None or self.aside is not None or self.earlier is not None
 
     @property
     def has_moved(self) -> bool:
@@ -292,9 +297,31 @@ class HyfdcaState:
         loss = self.loss.value(z, labels)[counted].sum() / self.view.n_samples
         return [float(loss), float(counted.sum()) / self.view.n_samples]
 
-    def _resum(self) -> None:
+    def resum(self) -> None:
+        """Sum features anew, against drift."""
         self.v[:] = 0.0
         self.table.accumulate(None, self.alpha, self.v)
+
+    def holders(self, slots: Slots) -> Floats:
+        """Over how many holders changes that are proposed at some samples are averaged."""
+        over: Floats = self._computing.take(slots, axis=0)
+        return over
+
+    def end_request(self) -> None:
+        """The coordinator has all that was sent; nothing of it can be taken back any more."""
+        self.z_sum.accept()
+        self.v_sum.accept()
+        self._undo = None
+        self.data_norms.closed = True
+
+    def move_alpha(self, slots: Slots | None, old: Floats, new: Floats) -> None:
+        """Set α for good and keep the feature sums in step, where no messages tell of it."""
+        change = new - old
+        if slots is None:
+            self.alpha[:] = new
+        else:
+            self.alpha[slots] = new
+        self.table.accumulate(slots, change, self.v)
 
     def settle(self, ack: int) -> None:
         """Take back the last reply if ``ack`` says that the coordinator never got it."""

@@ -11,10 +11,13 @@ from typing import Any
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.array_types import Floats, Ints, Slots
+from weft.numba_options import INNER, OUTER
 from weft.sums.party_table_products import LocalTable, SparsePiece
-from weft_papers.hyfdca.parties_ready_for_replay import Integers
+
+Integers = NDArray[np.int64]
 
 
 class FeatureTotals:
@@ -91,7 +94,7 @@ class FeatureTotals:
         self._opened = [-1] * len(self._opened)
 
 
-@numba.njit(cache=True)
+@numba.njit(**INNER)
 def _add_column(
     r: int,
     own: Any,
@@ -116,7 +119,7 @@ def _add_column(
     return True
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def _add_all(
     own: Any,
     scale: float,
@@ -133,7 +136,7 @@ def _add_all(
     return True
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def _add_rows(
     start: Any,
     of_entry: Any,
@@ -162,7 +165,7 @@ def _add_rows(
     return True
 
 
-@numba.njit(cache=True)
+@numba.njit(**OUTER)
 def _open_changed(
     totals: Any, columns: Any, changed: Any, since: int, unit: float, lam: float, weights: Any
 ) -> None:
