@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import stat
 import subprocess
 import sys
@@ -111,6 +112,33 @@ def test_split_check_train_predict(weft, tmp_path, name, suffix, cutting):
     table = load(name)
     truth = pd.Series(table.labels, table.ids)
     assert (predicted == truth[predicted.index]).mean() > 0.8
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_training_without_messages_gives_the_same_model(weft, tmp_path):
+    folder = tmp_path / "parties"
+    cut = ("--split", "rows", "--parties", "6", "--out", folder, "--format", "npz")
+    assert weft("split", "breast_cancer", *cut).code == 0
+    config = folder / "config.toml"
+    text = config.read_text().replace("[solver]", '[solver]\nname = "hyfdca"\ncipher = "plain"\n')
+    text = re.sub("(?m)^gap = .*$", "gap = 0.5\niic = 0.5\nparticipation = 0.5", text)
+    open_ = 'ciphers = ["plain"]\nmin_batch = 1\nmin_contributors = 1\nallow_pairs = true\n'
+    text = re.sub(r"(?m)^\[privacy\][^\[]*", f"[privacy]\n{open_}allow_exposure = true\n\n", text)
+    if "[privacy]" not in text:
+        text += f"\n[privacy]\n{open_}allow_exposure = true\n"
+    config.write_text(text)
+    quiet = weft("train", config, "--out", tmp_path / "quiet", "--without-messages")
+    assert quiet.code == 0, quiet.err
+    assert "without messages, to the same bits" in quiet.out
+    assert not (folder / "ledger").exists()
+    assert weft("train", config, "--out", tmp_path / "told").code == 0
+    models = [(tmp_path / name / "model.npz").read_bytes() for name in ("quiet", "told")]
+    assert models[0] == models[1]
+    for more, why in (("--record", "record"), (f"--ledger={tmp_path}", "leave --ledger")):
+        refused = weft("train", config, "--out", tmp_path / "no", "--without-messages", more)
+        assert refused.code == 2
+        assert why in refused.err
+    assert not (tmp_path / "no").exists()
 
 
 @pytest.mark.usefixtures("no_pictures")

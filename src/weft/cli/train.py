@@ -67,6 +67,13 @@ def train(
             min=1, help="Parties that compute at once; by default one a core if tables are large."
         ),
     ] = None,
+    without_messages: Annotated[
+        bool,
+        typer.Option(
+            "--without-messages",
+            help="HyFDCA with thousands of parties in half of the time: no costs, no ledger.",
+        ),
+    ] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", help="Print nothing, unless something is wrong.")
     ] = False,
@@ -102,6 +109,11 @@ def train(
     With --ray the parties are played in several processes, on all machines of a Ray cluster, to the
     same bits; it takes the extra weft[ray], keys of this run alone and no checkpoints.
 
+    With --without-messages parties go through HyFDCA's iterations without asking each other, but
+    for certificates, to the same bits: for research with many small parties and data that is
+    nobody's secret. It takes solver hyfdca, cipher = "plain" and terms that hold nothing back; no
+    costs of messages are counted, and no ledger is kept.
+
     With --record (or record = true in [solver]) the folder also holds every message as it crossed,
     for its owner's eyes only; weft audit shows what each side could read of them.
     """
@@ -133,7 +145,10 @@ def train(
         _refuse_with_ray(
             keys=own is not None, checkpoints=saving is not None, threads=threads is not None
         )
+    if without_messages:
+        _refuse_without_messages(ray=ray is not None, ledger=ledger is not None)
     settings = problem.settings
+    book = plan.ledger(ledger)
     head = Head(plan.name, list(problem.tiles), settings.cipher, settings.coordinator_sees)
     with (
         _checkpoints(store, new=saving is not None and not resume),
@@ -153,17 +168,20 @@ def train(
             keys=own,
             record=recorder or False,
             consents=plan.load_consents(problem.tiles),
-            ledger=plan.ledger(ledger),
+            ledger=None if without_messages else book,
             readings=plan.readings(),
             threads=threads or _threads_for(problem.tiles, ray),
         ) as federation,
     ):
         with ProgressLine(quiet=quiet or json) as line:
             trained = federation.train(
-                settings, progress=line, checkpointing=saving, follow=line.tell
+                settings,
+                progress=line,
+                checkpointing=saving,
+                follow=line.tell,
+                without_messages=without_messages,
             )
         tiles = federation.look(attrgetter("tiles"))
-        book = plan.ledger(ledger)
         lies = book.folder.resolve()
         known = exposure_remarks(book, list(problem.tiles))
         with building(folder, replace=resume) as draft:
@@ -221,6 +239,18 @@ def _threads_for(tiles: Mapping[str, Sequence[Tile]], ray: str | None) -> int:
         tile.block.shape[0] * tile.block.shape[1] for held in tiles.values() for tile in held
     )
     return 1 if ray is not None or cells < _MANY_CELLS else len(os.sched_getaffinity(0))
+
+
+def _refuse_without_messages(*, ray: bool, ledger: bool) -> None:
+    """Stop before any work where messages would be needed."""
+    from weft.errors import ConfigError
+
+    if ray:
+        raise ConfigError("actors are asked by messages; leave --ray or --without-messages out")
+    if ledger:
+        raise ConfigError(
+            "sums are not counted without messages; leave --ledger or --without-messages out"
+        )
 
 
 def _refuse_with_ray(*, keys: bool, checkpoints: bool, threads: bool) -> None:

@@ -44,6 +44,15 @@ def pack_scalars(cipher: Cipher, field: str, *values: float, over: Sharers | Non
 
     ``over`` says over whom the sums go; None: everyone.
     """
+    return pack_numbers(cipher, field, _whole_numbers(values), over)
+
+
+def clear_scalars(*values: float) -> bytes:
+    """The same where nothing hides it, and no request asks for it."""
+    return b"".join([number_bytes(number) for number in _whole_numbers(values)])
+
+
+def _whole_numbers(values: Sequence[float]) -> list[int]:
     for value in values:
         # Nor is what is no number between two numbers.
         if not -_LARGEST < value < _LARGEST:
@@ -51,7 +60,7 @@ def pack_scalars(cipher: Cipher, field: str, *values: float, over: Sharers | Non
                 "a sum of losses or norms is too large to be added exactly; scale the features "
                 "(scaling = 'standard') or raise lambda"
             )
-    return pack_numbers(cipher, field, [whole_number(value) for value in values], over)
+    return [whole_number(value) for value in values]
 
 
 def pack_numbers(

@@ -20,6 +20,7 @@ from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Replies
 from weft.solvers.hyfdca.coordinator_run_state import (
     IterationBase,
+    Measured,
     NobodyLeft,
     Riders,
     Run,
@@ -34,6 +35,7 @@ from weft.solvers.hyfdca.messages import (
     BeginRequest,
     DualReply,
     DualRequest,
+    FusedReply,
     FusedRequest,
     StepReply,
     StepRequest,
@@ -197,7 +199,7 @@ class Iteration(IterationBase):
 
     def _phases(self, turn: int, still: bool) -> None:
         riders = self._riders()
-        if self.run.mover is not None and not (still or self._every or self._measure):
+        if self.run.mover is not None and not (still or self._every):
             self._move(riders, turn)
             return
         if self.run.holdings.rows.n_shared == 0:
@@ -224,10 +226,25 @@ class Iteration(IterationBase):
             replies.stop_on_refusal()
             run.note_missing(replies.missing)
             self._take_rider(replies)
-        told = self._step_constants(False, self.present)
+        constants = self._step_constants(False, self.present)
+        del constants["still"]
         there = [run.holdings.index[party] for party in self.present]
-        trips += run.mover.iterate(turn, there, told["gamma"], told["omega"], told["active"])
+        measured = None
+        if constants.pop("measure"):
+            counted = [party in run.norm_counted for party in self.present]
+            measured = Measured(dict(zip(there, counted, strict=True)))
+        trips += run.mover.iterate(turn, there, measured=measured, **constants)
         meter.round_trips = trips
+        if measured is not None:
+            packs = zip(self.present, there, strict=True)
+            told = {
+                party: FusedReply(
+                    norm_change=measured.norm_changes[k], estimate=measured.estimates[k]
+                )
+                for party, k in packs
+            }
+            self._take_norms(told, self.present, True)
+            self._estimate(told, self.present, True)
 
     # ── phases ────────────────────────────────────────────────────────────────────────────
 

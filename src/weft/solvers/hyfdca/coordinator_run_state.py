@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -185,6 +186,23 @@ class Run(RunState):
         for totals in (self.z, self.v):
             totals.restore(part_of(arrays, totals.kind))
         self.alpha.restore(part_of(arrays, "alpha"), self.iteration)
+
+
+@dataclass
+class Measured:
+    """What parties tell for an estimate of the gap in an iteration without messages.
+
+    Attributes
+    ----------
+    counted
+        Of each party that is there, whether its last change of ‖w‖² was counted.
+    norm_changes, estimates
+        What it tells, as scalars.
+    """
+
+    counted: Mapping[int, bool]
+    norm_changes: dict[int, bytes] = field(default_factory=dict)
+    estimates: dict[int, bytes] = field(default_factory=dict)
 
 
 # ── within an iteration ─────────────────────────────────────────────────────────────────

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from weft.array_types import Floats, Ints, Slots
 from weft.crypto.coordinator_adder import add_words
 from weft.crypto.fixed_point import FixedPoint, encode_block_increment, encode_increment
-from weft.solvers.hyfdca.coordinator_run_state import Run
+from weft.solvers.hyfdca.coordinator_run_state import Measured, Run
 from weft.solvers.hyfdca.incremental_feature_sums import FeatureTotals
 from weft.solvers.hyfdca.local_methods import Safe, Turn
 from weft.solvers.hyfdca.party import RESUM_EVERY, HyfdcaParty
+from weft.sums.scalar_sums import clear_scalars
 
 Integers = NDArray[np.int64]
 
@@ -57,6 +58,7 @@ class IterationsWithoutMessages:
         tables = [half.table for half in halves]
         self._feature_totals = FeatureTotals(self._v, self.columns, tables)
         self._turns: dict[int, Turn] = {}
+        self._measured: Measured | None = None
         #: The last iteration that was gone through here.
         self._last = 0
 
@@ -87,12 +89,15 @@ class IterationsWithoutMessages:
         gamma: float = 1.0,
         omega: float | None = None,
         active: float | None = None,
+        measured: Measured | None = None,
     ) -> int:
         """Iteration ``t`` of those parties who are there; returns the round trips of messages.
 
         What a request for a step says besides: ``gamma``, ``omega`` of the local method `safe`,
-        and how many are ``active`` where that is not how many hold a sample.
+        and how many are ``active`` where that is not how many hold a sample. What parties tell
+        for an estimate of the gap goes into ``measured``, if there is any.
         """
+        self._measured = measured
         if self._last != t - 1:
             self._take_up()
         self._last = t
@@ -111,8 +116,7 @@ class IterationsWithoutMessages:
         """Go on from what messages, or a file, have left."""
         self._feature_totals.restore(self._v)
         for name, half in zip(self._run.holdings.parties, self._halves, strict=True):
-            half.settle(self._run.ack[name])
-            half.end_request()
+            half.go_on_without_messages(self._run.ack[name])
 
     def _rejoin(self, present: list[int], t: int) -> int:
         """α that changed while a party was away; returns whether that takes a round trip."""
@@ -145,6 +149,9 @@ class IterationsWithoutMessages:
             if t % RESUM_EVERY == 0:
                 half.resum()
                 self._feature_totals.moved(k, None)
+            if self._measured is not None:
+                change = half.norm_change(counted=self._measured.counted[k])
+                self._measured.norm_changes[k] = clear_scalars(change)
             turn = self._turns[k] = half.drawing.turn(t, ahead, False)
             rows, sent = self.rows[k], half.z_sum.sent
             if not len(rows):
@@ -187,7 +194,7 @@ class IterationsWithoutMessages:
             self._tell_sums(k)
         moved = np.concatenate(places)
         self._alpha[moved] = self._of_alpha.encode(np.concatenate(values))
-        self._run.alpha.changed.mark(np.unique(moved), t)
+        self._run.alpha.changed.mark(self._distinct(moved), t)
 
     def _propose_and_move(
         self, present: list[int], t: int, gamma: float, active: float | None
@@ -235,8 +242,12 @@ class IterationsWithoutMessages:
                 values.append(change[:count] / over)
         encoded = self._of_alpha.encode(np.concatenate(values))
         _add(self._delta, places, [encoded])
+        return self._distinct(np.concatenate(places))
+
+    def _distinct(self, rows: Ints) -> NDArray[np.int64]:
+        """Each of these once, in ascending order."""
         flags = np.zeros(len(self._delta), bool)
-        flags[np.concatenate(places)] = True
+        flags[rows] = True
         return np.flatnonzero(flags)
 
     # ── parts of phases ───────────────────────────────────────────────────────────────────
@@ -253,6 +264,9 @@ class IterationsWithoutMessages:
         slots, alpha, labels = turn.drawn, half.alpha, half.labels
         if slots is not None:
             alpha, labels = alpha.take(slots, axis=0), labels.take(slots, axis=0)
+        if self._measured is not None:
+            sums = half.estimate_sums(slots, z, labels)
+            self._measured.estimates[k] = clear_scalars(*sums)
         return slots, alpha, half.method.change(slots, alpha, z, labels, gamma)
 
     def _move(self, k: int, slots: Slots | None, old: Floats, new: Floats) -> None:

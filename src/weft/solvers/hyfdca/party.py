@@ -190,7 +190,7 @@ class HyfdcaParty(HyfdcaState):
         if slots is not None:
             alpha, labels = alpha.take(slots, axis=0), labels.take(slots, axis=0)
         if message.measure:
-            sums = self._estimate_sums(slots, z, labels)
+            sums = self.estimate_sums(slots, z, labels)
             some = over_attending(self.cipher, message.attending)
             reply.estimate = pack_scalars(self.cipher, "estimate", *sums, over=some)
         change = self.method.change(slots, alpha, z, labels, message.gamma)
@@ -307,10 +307,6 @@ class HyfdcaParty(HyfdcaState):
         return self.v_sum.increment(self.v, pads) if self.view.n_shared_columns else None
 
     def _norm_change(self, message: WeightsRequest | FusedRequest) -> bytes:
-        """How ‖w‖² changed since it was counted last; what was told may have been given up."""
-        if message.counted:
-            self._norm_counted = self._norm_told
-        self._norm_told = self._norms(self.w)
-        change = float((self._norm_told - self._norm_counted).sum())
+        change = self.norm_change(counted=message.counted)
         some = over_attending(self.cipher, message.attending)
         return pack_scalars(self.cipher, "norm_change", change, over=some)

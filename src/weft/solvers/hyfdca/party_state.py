@@ -291,7 +291,14 @@ class HyfdcaState:
             full[shared:] = self.table.products(self.drawing.private_rows, self.w)
         return class_sums(self, full, self.alpha)
 
-    def _estimate_sums(self, slots: Slots | None, z: Floats, labels: Floats) -> list[float]:
+    def norm_change(self, *, counted: bool) -> float:
+        """How ‖w‖² changed since it was counted last; what was told may have been given up."""
+        if counted:
+            self._norm_counted = self._norm_told
+        self._norm_told = self._norms(self.w)
+        return float((self._norm_told - self._norm_counted).sum())
+
+    def estimate_sums(self, slots: Slots | None, z: Floats, labels: Floats) -> list[float]:
         """Loss of the drawn rows counted here, and their number, over N."""
         counted = self.view.counted_rows if slots is None else self.view.counted_rows[slots]
         loss = self.loss.value(z, labels)[counted].sum() / self.view.n_samples
@@ -313,6 +320,12 @@ class HyfdcaState:
         self.v_sum.accept()
         self._undo = None
         self.data_norms.closed = True
+
+    def go_on_without_messages(self, ack: int) -> None:
+        """Nobody takes steps back from here on; the last one, if the coordinator never got it."""
+        self.settle(ack)
+        self.end_request()
+        self._told_from = 0
 
     def move_alpha(self, slots: Slots | None, old: Floats, new: Floats) -> None:
         """Set α for good and keep the feature sums in step, where no messages tell of it."""
