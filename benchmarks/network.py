@@ -56,8 +56,8 @@ from weft.network.kits.kit_folder import Kit
 from weft.network.open_site import open_site
 from weft.network.run_progress import Progress
 from weft.network.run_results import HISTORY, RESULTS
+from weft.network.saved_join_settings import JoinSettings
 from weft.network.secure_session import SecureSite, SecureTransport
-from weft.network.site_join_settings import JoinSettings
 from weft.network.task_from_config import task_of
 from weft.solvers.run_settings import Settings
 from weft_examples.local_federation_processes import ID, LABEL, SUBMITTER, FederationProcesses

@@ -36,7 +36,7 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.protocol import Channel
 from weft.protocol.field_visibility import Form
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed.wide_ring import numbers_of, plus
+from weft.solvers.secret_sharing.wide_ring import numbers_of, plus
 
 Floats = NDArray[np.float64]
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from weft.crypto.key_and_seed_messages import signed_content
 from weft.crypto.pair_secrets import PairSecrets
-from weft.crypto.participant_list import read_participants
 from weft.crypto.party_key_pairs import ExchangeKey, Identity
+from weft.crypto.run_participants import read_participants
 from weft.crypto.scalar_masks import Masks
 from weft.crypto.secret_bytes import Secret
 from weft.guards import OPEN, Terms

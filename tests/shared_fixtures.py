@@ -15,7 +15,7 @@ from weft import cli
 from weft.array_types import Floats
 from weft.data import Table, load
 from weft.network.kits import certificates
-from weft.solvers.sealed import label_leak_of_gradient
+from weft.solvers.secret_sharing import label_leak_of_gradient
 
 
 @pytest.fixture(scope="session", autouse=True)

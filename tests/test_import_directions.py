@@ -121,10 +121,10 @@ def test_a_room_imports_only_what_lies_below_it(room):
 COORDINATORS = """
 import os, sys
 import weft.solvers.hyfdca.coordinator, weft.solvers.subspace.coordinator_of_lambda_path
-import weft.solvers.sealed.coordinator, weft.solvers.sealed.dealer
+import weft.solvers.secret_sharing.coordinator, weft.solvers.secret_sharing.dealer
 import weft.solvers.algorithm_choice, weft.solvers.run_settings
 import weft.matching.coordinator, weft.matching.holding_map
-import weft.sums.coordinator_totals, weft.sums.latest_values_and_request_sums
+import weft.sums.coordinator_totals, weft.sums.latest_slot_values_and_proposals
 import weft.sums.gap_certificate
 import weft.sums.scaling_coordinator
 import weft.protocol, weft.crypto
@@ -156,7 +156,7 @@ SECRET = {
             "secret_bytes",
             "party_key_pairs",
             "party_seeds_and_shared_key",
-            "participant_list",
+            "run_participants",
             "scalar_masks",
             "authenticated_party_letters",
         ),
@@ -259,10 +259,14 @@ def test_help_and_the_list_of_commands_wait_for_no_numbers():
 #: standard errors, and the commands of others.
 ELSEWHERE = {
     *("weft.crypto.primitives.ristretto", "weft.crypto.primitives.multiscalar"),
-    *("weft.matching.oprf_party", "weft.solvers.sealed.coordinator", "weft.solvers.sealed.party"),
     *(
-        "weft.solvers.sealed.exponential_fourier_series",
-        "weft.solvers.sealed.table_product_kernels",
+        "weft.matching.oprf_party",
+        "weft.solvers.secret_sharing.coordinator",
+        "weft.solvers.secret_sharing.party",
+    ),
+    *(
+        "weft.solvers.secret_sharing.exponential_fourier_series",
+        "weft.solvers.secret_sharing.table_product_kernels",
     ),
     *(
         "weft.federation.release.reader_standard_errors",

@@ -13,12 +13,12 @@ import weft.federation.weight_and_offset_letters.messages
 import weft.matching.messages
 import weft.solvers.hyfdca.messages
 import weft.solvers.rounds.messages
-import weft.solvers.sealed.messages
+import weft.solvers.secret_sharing.messages
 import weft.solvers.setup_result_and_checkpoint_messages
 import weft.solvers.subspace.messages
 import weft.sums.table_scaling_and_certificate_messages
 from weft.plugins import Registry
-from weft.protocol.phase_declaration import declared_phases
+from weft.protocol.phase_with_request_and_reply import declared_phases
 
 _OWN = (
     weft.federation.messages,
@@ -30,7 +30,7 @@ _OWN = (
     weft.solvers.hyfdca.messages,
     weft.solvers.setup_result_and_checkpoint_messages,
     weft.solvers.rounds.messages,
-    weft.solvers.sealed.messages,
+    weft.solvers.secret_sharing.messages,
     weft.solvers.subspace.messages,
     weft.sums.table_scaling_and_certificate_messages,
 )

@@ -8,7 +8,7 @@ from weft.plugins import Command, Plugin
 def _commands() -> dict[str, Command]:
     from weft_evaluation.compare_command import compare
     from weft_evaluation.noise_command import noise
-    from weft_evaluation.tune_command import tune
+    from weft_evaluation.tune_algorithm_options_command import tune
 
     return {
         "compare": Command(

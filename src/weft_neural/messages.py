@@ -19,7 +19,7 @@ from weft.protocol.field_visibility import (
     scalars,
     texts,
 )
-from weft.protocol.phase_declaration import Phase
+from weft.protocol.phase_with_request_and_reply import Phase
 from weft.protocol.shared_fields import Attending, Participants, SumRequest
 
 #: Weights of a network: an array, or in the memory of an accelerator.

@@ -16,10 +16,10 @@ from unittest.mock import patch
 import numpy as np
 
 from weft.crypto.primitives.seeded_words import seeded_words
-from weft.solvers.sealed.dealer import Dealer
-from weft.solvers.sealed.digit_widths import CELL_BITS
-from weft.solvers.sealed.party import SealedParty
-from weft.solvers.sealed.sine_series import SCORE_BITS
+from weft.solvers.secret_sharing.dealer import Dealer
+from weft.solvers.secret_sharing.digit_widths import CELL_BITS
+from weft.solvers.secret_sharing.party import SealedParty
+from weft.solvers.secret_sharing.sine_series import SCORE_BITS
 
 #: Which handler opens what the phase before it hid: the name of its masks, and their sign.
 _OPENERS = {"_slopes": ("scores", 1), "_vector": ("slopes", -1), "_products": ("vector", 1)}

@@ -12,8 +12,11 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed.label_leak_by_model_coefficient import largest_of_one, refuse_lone_rows
-from weft.solvers.sealed.table_positions import Place, WholeTable
+from weft.solvers.secret_sharing.label_leak_by_model_coefficient import (
+    largest_of_one,
+    refuse_lone_rows,
+)
+from weft.solvers.secret_sharing.table_positions import Place, WholeTable
 
 N, WHICH = 100, 7
 NAMES = ["v0", "v1", "v2"]

@@ -28,9 +28,9 @@ from weft.guards.privacy_terms import OPEN, Terms
 from weft.privacy.ledger.earlier_sealed_models_and_moments import NumberMemory, judge_once
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed import party
-from weft.solvers.sealed.label_telling_model_guard import refuse_standing_out
-from weft.solvers.sealed.responses_unexplained_by_own_columns import Responses, unexplained
+from weft.solvers.secret_sharing import party
+from weft.solvers.secret_sharing.label_telling_model_guard import refuse_standing_out
+from weft.solvers.secret_sharing.responses_unexplained_by_own_columns import Responses, unexplained
 
 ROWS = 420
 TERMS = Terms(allow_second_moments=True, allow_pairs=True, allow_rare_pairs=True)

@@ -17,16 +17,16 @@ import pytest
 from scene import by_rows, table_of, tile_of
 
 from interposed import Middle, interpose
-from weft.crypto import participant_list as participants_module
 from weft.crypto import party_key_agreement
+from weft.crypto import run_participants as participants_module
 from weft.crypto.ciphers.bfv_by_seal import BfvSecret
 from weft.crypto.ciphers.block_format import read_block, words_of
 from weft.crypto.ciphers.cipher_arguments_and_results import Outgoing
 from weft.crypto.keys import ephemeral_keys
 from weft.crypto.pair_secrets import PairSecrets
-from weft.crypto.participant_list import read_participants
 from weft.crypto.party_key_pairs import ExchangeKey
 from weft.crypto.party_seeds_and_shared_key import Keyring
+from weft.crypto.run_participants import read_participants
 from weft.crypto.scalar_masks import Masks
 from weft.crypto.secret_bytes import Secret
 from weft.crypto.seed_letters import AxisLetters, Cohort, Dealt, read_dealt, read_seeds, write_seeds

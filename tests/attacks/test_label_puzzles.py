@@ -23,15 +23,15 @@ from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.privacy_terms import OPEN, Terms
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed import released_model_curvature_shares
-from weft.solvers.sealed.label_leak_of_gradient import (
+from weft.solvers.secret_sharing import released_model_curvature_shares
+from weft.solvers.secret_sharing.label_leak_of_gradient import (
     digits_told,
     label_digits,
     tells_gradient,
     tells_of_few,
 )
-from weft.solvers.sealed.party_second_moments import SealedMomentsParty
-from weft.solvers.sealed.table_positions import Place, WholeTable
+from weft.solvers.secret_sharing.party_second_moments import SealedMomentsParty
+from weft.solvers.secret_sharing.table_positions import Place, WholeTable
 from weft.solvers.solver_interfaces_and_results import WITHHELD
 
 LAM = 0.01

@@ -8,7 +8,7 @@ import pytest
 from weft.errors import ConfigError
 from weft.inference.party_sums_for_standard_errors import matrices_in, row_sums, weights_of_rows
 from weft.losses import get_loss
-from weft.solvers.sealed.second_moment_guard import (
+from weft.solvers.secret_sharing.second_moment_guard import (
     refuse_combinations,
     refuse_few_weighed,
     refuse_sparse,

@@ -15,7 +15,7 @@ from weft.data import Tile
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import Terms
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed import coordinator as sealed
+from weft.solvers.secret_sharing import coordinator as sealed
 
 ROWS, COLUMNS, FOLDS, RUNS = 60, 3, 10, 10
 KEYS = ephemeral_keys(("a", "b"))

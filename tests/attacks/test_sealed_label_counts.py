@@ -17,7 +17,7 @@ from weft.guards import Terms
 from weft.privacy.agreement.party_consent_checks import Consent
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed import fold_rows
+from weft.solvers.secret_sharing import fold_rows
 
 GROUP, SIZES = 80, (12, 14, 17)
 ROWS = GROUP * len(SIZES)

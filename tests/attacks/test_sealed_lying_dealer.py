@@ -17,12 +17,12 @@ from staging import Stage
 from weft.data.tile import Tile
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed.dealer import Dealer
-from weft.solvers.sealed.digit_widths import loss_digits
-from weft.solvers.sealed.messages import Shapes
-from weft.solvers.sealed.scalars_opened_in_total import add_shares
-from weft.solvers.sealed.sine_series import SERIES
-from weft.solvers.sealed.table_positions import whole_table
+from weft.solvers.secret_sharing.dealer import Dealer
+from weft.solvers.secret_sharing.digit_widths import loss_digits
+from weft.solvers.secret_sharing.messages import Shapes
+from weft.solvers.secret_sharing.scalars_opened_in_total import add_shares
+from weft.solvers.secret_sharing.sine_series import SERIES
+from weft.solvers.secret_sharing.table_positions import whole_table
 
 ROWS, COLUMNS, LIAR = 30, 6, "c"
 #: A weight of one in a point, and how large the waves are that are dealt.

@@ -17,7 +17,7 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import OPEN, Terms
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed import coordinator as sealed
+from weft.solvers.secret_sharing import coordinator as sealed
 
 ROWS, COLUMNS, ONE = 150, 6, 17
 SEALED = Settings(lam=10.0, loss="logistic", solver="sealed", gap=1e-6)

@@ -22,7 +22,11 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import OPEN, Terms
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed import party_slopes, released_model_curvature_shares, second_moment_guard
+from weft.solvers.secret_sharing import (
+    party_slopes,
+    released_model_curvature_shares,
+    second_moment_guard,
+)
 
 ROWS, COLUMNS = 160, 6
 ASKED = Settings(lam=0.1, loss="logistic", solver="sealed", second_moments=("hessian", "gram"))

@@ -13,8 +13,8 @@ from scene import run
 from weft.data import Tile
 from weft.federation.local_federation import Preprocessing
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed import coordinator_round_trips, party
-from weft.solvers.sealed.wide_ring import numbers_of, plus
+from weft.solvers.secret_sharing import coordinator_round_trips, party
+from weft.solvers.secret_sharing.wide_ring import numbers_of, plus
 
 COLUMNS = 2
 

@@ -17,7 +17,7 @@ from weft.federation.release import reader_join_second_moments
 from weft.guards import Terms
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed import party_second_moments
+from weft.solvers.secret_sharing import party_second_moments
 
 ROWS, ONE = 300, 17
 BLOCK = np.random.default_rng(1).normal(size=(ROWS, 4))

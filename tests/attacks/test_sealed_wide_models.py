@@ -17,8 +17,8 @@ from weft.guards import Terms
 from weft.privacy.ledger.ledger_file import read_books
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed.label_telling_model_guard import refuse_wide, told_by_model
-from weft.solvers.sealed.table_positions import Place, WholeTable
+from weft.solvers.secret_sharing.label_telling_model_guard import refuse_wide, told_by_model
+from weft.solvers.secret_sharing.table_positions import Place, WholeTable
 
 ROWS, LAM = 60, 0.1
 CAREFUL, EXPOSING = Terms(), Terms(allow_exposure=True)

@@ -9,7 +9,7 @@ import pytest
 
 from weft.config.schema import SolverSection
 from weft.config.strict_reading import checked
-from weft.report.algorithm_descriptions import describe, markdown_table, meanings
+from weft.report.algorithm_reference import describe, markdown_table, meanings
 from weft.solvers.algorithm_choice import ALGORITHMS
 from weft.solvers.run_settings import Settings
 

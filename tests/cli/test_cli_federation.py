@@ -14,7 +14,7 @@ from covering import cover
 from weft.crypto.keys import load_all, new_keys, read_public
 from weft.errors import ConfigError
 from weft.guards.privacy_terms import is_pilot
-from weft.network.site_join_settings import JoinSettings, keep_revocations, roster_pins
+from weft.network.saved_join_settings import JoinSettings, keep_revocations, roster_pins
 from weft.privacy.agreement import read_card, read_roster
 from weft.privacy.agreement.cards_and_roster_drafts import read_revocation
 from weft.protocol.recording_file import Recording

@@ -25,7 +25,7 @@ from weft.federation.local_federation import Federation
 from weft.protocol.shared_fields import PadLinks, SumRequest
 from weft.solvers.run_settings import Settings
 from weft.sums.coordinator_totals import IncrementTotals
-from weft.sums.latest_values_and_request_sums import LatestValues, Proposals
+from weft.sums.latest_slot_values_and_proposals import LatestValues, Proposals
 from weft.sums.party_contribution import Contribution, Wire
 from weft.sums.shared_slots_by_party import Layout
 

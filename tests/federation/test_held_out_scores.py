@@ -19,7 +19,7 @@ from weft.errors import ProtocolError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import OPEN
 from weft.privacy.ledger.run_booking import Ledger
-from weft.report.evaluation import evaluation_of
+from weft.report.metrics_from_score_counts import evaluation_of
 from weft.report.page.evaluation_section import evaluation_section
 from weft.solvers.held_out_evaluation_settings import EvaluationSettings
 from weft.solvers.held_out_score_counts import EXACT, HeldOutLayout

@@ -21,7 +21,7 @@ from weft.inference.certified_distance import certify
 from weft.inference.fit_statistics import FitStatistics
 from weft.inference.refuse_standard_errors import refuse_collinear, refuse_unidentified
 from weft.losses import Logistic
-from weft.solvers.sealed.digit_widths import CELL_BITS
+from weft.solvers.secret_sharing.digit_widths import CELL_BITS
 
 #: All guards, with what two parties by rows and columns of a few values take.
 GUARDED = Terms(allow_second_moments=True, allow_pairs=True, allow_rare_pairs=True)
@@ -107,7 +107,7 @@ def test_sealed_figures_are_those_of_statsmodels(name: str, how: str) -> None:
     if name not in ("gaussian", "gamma"):
         # Proved, not found by luck.
         # Where three hold a cell, more rounding is allowed for than there is: see
-        # `integer_parts_of_shared_cells`.
+        # `split_overlapping_cells_into_integers`.
         proved = 2e-2 if name != "credit" else 4e-3 if how == "overlapping" else 3e-3
         assert (found.summary.distance < proved * found.summary.errors).all()
 

@@ -16,7 +16,7 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.federation.release import reader_standard_errors
 from weft.privacy.agreement import Consent
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed.second_moment_guard import refuse_site_alone
+from weft.solvers.secret_sharing.second_moment_guard import refuse_site_alone
 
 BY_SITE = msgspec.structs.replace(GUARDED, allow_site_statistics=True)
 

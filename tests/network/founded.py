@@ -18,8 +18,8 @@ from weft.network.coordinator_run import coordinate_run
 from weft.network.kits.kit_folder import Kit
 from weft.network.open_site import open_site
 from weft.network.run_progress import Progress
+from weft.network.saved_join_settings import JoinSettings, read_settings, write_settings
 from weft.network.secure_session import SecureSite, SecureTransport
-from weft.network.site_join_settings import JoinSettings, read_settings, write_settings
 from weft.network.submitted_task import LinearTask
 from weft.protocol import Failure
 from weft.solvers.run_settings import Settings

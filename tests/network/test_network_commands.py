@@ -23,7 +23,7 @@ from weft.crypto.keys import new_keys
 from weft.federation.messages import RELEASE, TAKE_MODEL
 from weft.federation.party import Party
 from weft.federation.preprocessing_settings import Preprocessing
-from weft.network import site_join_settings
+from weft.network import saved_join_settings
 from weft.network.current_wait import Wait
 from weft.network.kits.kit_folder import Kit
 from weft.network.model_saving_party import ModelSavingParty
@@ -34,14 +34,14 @@ from weft.network.open_site import open_site
 from weft.network.run_progress import Report
 from weft.network.run_queue import QueueLimits, Submission
 from weft.network.run_status_line import report_text
-from weft.network.serve_settings import read_serve_settings, write_serve_settings
-from weft.network.site_data_keys_and_consent import load_member
-from weft.network.site_join_settings import (
+from weft.network.saved_join_settings import (
     JoinSettings,
     exclusive_use,
     read_settings,
     write_settings,
 )
+from weft.network.serve_settings import read_serve_settings, write_serve_settings
+from weft.network.site_data_keys_and_consent import load_member
 from weft.network.site_run_index import RunIndex
 from weft.network.submitted_task import LinearTask
 from weft.privacy.ledger.run_booking import Ledger
@@ -459,7 +459,7 @@ def test_what_a_site_refuses_by_its_policy_names_no_file(site):
 
 def test_two_processes_do_not_work_with_one_sites_kit(place, site, weft, monkeypatch):
     monkeypatch.setattr(processes, "join", lambda *_: pytest.fail("was started"))
-    monkeypatch.setattr(site_join_settings, "_ENDING", 0.0)
+    monkeypatch.setattr(saved_join_settings, "_ENDING", 0.0)
     kit = kit_of(place, "south")
     options = ["--data", "table.csv", "--id", "id", "--label", "y", "--keys", "keys"]
     with exclusive_use(Kit.open(kit)):

@@ -24,7 +24,7 @@ from weft.network import absent_parties
 from weft.network import network_channel as channel
 from weft.privacy.agreement.party_consent_checks import Consent
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed import coordinator_ask_until_all_answered, messages
+from weft.solvers.secret_sharing import coordinator_ask_until_all_answered, messages
 from weft_examples.replay_deployed_run_in_process import Drawn, repeat_run
 
 HOW = Preprocessing(intercept=True, scaling="none")

@@ -24,10 +24,10 @@ from weft.errors import ProtocolError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.protocol import answer, fields_of, pack
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed import party as sealed_party
-from weft.solvers.sealed import party_slopes
-from weft.solvers.sealed.dealer import Dealer
-from weft.solvers.sealed.party import SealedParty
+from weft.solvers.secret_sharing import party as sealed_party
+from weft.solvers.secret_sharing import party_slopes
+from weft.solvers.secret_sharing.dealer import Dealer
+from weft.solvers.secret_sharing.party import SealedParty
 
 SETTINGS = Settings(
     solver="sealed",

@@ -23,7 +23,7 @@ from small_federations import make_table
 from weft.errors import WeftError
 from weft.federation.local_federation import Preprocessing
 from weft.protocol.declared_message_fields import Part, declared
-from weft.protocol.phase_declaration import phase_named
+from weft.protocol.phase_with_request_and_reply import phase_named
 
 #: Optional fields whose absence asks for something else, and what that is.
 MODES = {

@@ -20,10 +20,10 @@ from weft.protocol import (
     Request,
     size_of,
 )
-from weft.protocol import phase_declaration as phase_module
+from weft.protocol import phase_with_request_and_reply as phase_module
 from weft.protocol.declared_message_fields import Message, fields_of
 from weft.protocol.field_visibility import record
-from weft.protocol.phase_declaration import Phase
+from weft.protocol.phase_with_request_and_reply import Phase
 
 _ANY = record("anything")
 

@@ -36,7 +36,7 @@ from weft.solvers.hyfdca import coordinator_run_state as run_module
 from weft.solvers.solver_interfaces_and_results import Checkpointing
 from weft.sums import coordinator_pad_bookkeeping as pads_module
 from weft.sums import coordinator_totals as totals_module
-from weft.sums import latest_values_and_request_sums as boards_module
+from weft.sums import latest_slot_values_and_proposals as boards_module
 from weft.sums import shared_slots_by_party as slots_module
 
 WINDOW = 8

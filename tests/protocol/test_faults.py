@@ -13,7 +13,7 @@ from weft.crypto.ciphers.block_format import pack_block, read_block, words_of
 from weft.data import Tile
 from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation, Preprocessing
-from weft.protocol.phase_declaration import phase_named
+from weft.protocol.phase_with_request_and_reply import phase_named
 from weft.solvers.hyfdca.messages import STEP
 from weft.sums.table_scaling_and_certificate_messages import FREEZE
 

@@ -22,7 +22,7 @@ from weft.crypto.keys import ephemeral_keys
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError, WeftError
 from weft.protocol.declared_message_fields import SCALAR_BYTES, Message
-from weft.protocol.phase_declaration import phase_named
+from weft.protocol.phase_with_request_and_reply import phase_named
 from weft.protocol.shared_fields import CARD
 from weft.solvers.hyfdca.party import HyfdcaParty
 

@@ -15,7 +15,7 @@ from weft.guards.score_buckets import FARTHEST, LEAVES, REACH, cut, line_of
 from weft.losses import get_loss
 from weft.privacy.ledger.earlier_score_buckets import ScoreMemory
 from weft.report.bucketed_scores import Buckets
-from weft.report.evaluation import evaluation_of, headline, shown
+from weft.report.metrics_from_score_counts import evaluation_of, headline, shown
 from weft.solvers.held_out_evaluation_settings import EvaluationSettings
 from weft.solvers.held_out_score_counts import (
     EXACT,

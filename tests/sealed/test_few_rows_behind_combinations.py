@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 
-from weft.solvers.sealed.column_combinations_of_few_rows import stands_for_few
+from weft.solvers.secret_sharing.column_combinations_of_few_rows import stands_for_few
 
 
 def scaled(block):

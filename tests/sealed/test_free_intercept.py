@@ -17,9 +17,9 @@ from weft.privacy.ledger.expected_exposure import outlook
 from weft.privacy.ledger.expected_exposure_text import paragraphs
 from weft.report.results_folder import write_results
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed import coordinator_round_trips
-from weft.solvers.sealed.gram_of_unseen_vectors import VectorProducts
-from weft.solvers.sealed.lower_bound_from_cuts import Cut, CutBounds, Span
+from weft.solvers.secret_sharing import coordinator_round_trips
+from weft.solvers.secret_sharing.gram_matrix_with_error_bounds import VectorProducts
+from weft.solvers.secret_sharing.lower_bound_from_cuts import Cut, CutBounds, Span
 
 
 def uneven(loss, seed=0, rows=90):

@@ -11,7 +11,7 @@ from sealed_runs import CUTS, cut, table, train
 from weft.crypto.pads.pads_all_parties_know import CHUNK, SUMS, keyed_sums
 from weft.crypto.primitives.seeded_words import seeded_words
 from weft.errors import ProtocolError
-from weft.solvers.sealed.messages import POINT, SCORES, PointRequest, ScoresRequest
+from weft.solvers.secret_sharing.messages import POINT, SCORES, PointRequest, ScoresRequest
 
 
 def words(number, *shape):

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.solvers.sealed.coordinator_lbfgs import Descent
-from weft.solvers.sealed.digit_widths import Errors, TableBounds, choose_widths
+from weft.solvers.secret_sharing.coordinator_lbfgs import Descent
+from weft.solvers.secret_sharing.digit_widths import Errors, TableBounds, choose_widths
 
 LAM, PARTIES, ROWS, COLUMNS, STEPS = 1e-7, 3, 400, 12, 32
 

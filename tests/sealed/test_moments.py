@@ -21,8 +21,12 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards import OPEN
 from weft.report.summary import summarise
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed import messages
-from weft.solvers.sealed.second_moment_guard import matrices_of, refuse_few_rows, refuse_sparse
+from weft.solvers.secret_sharing import messages
+from weft.solvers.secret_sharing.second_moment_guard import (
+    matrices_of,
+    refuse_few_rows,
+    refuse_sparse,
+)
 
 #: Both hold all of some columns: a cell counts half at each.
 TWICE = {

@@ -132,8 +132,8 @@ def test_separable_labels_end_with_a_true_certificate():
 )
 def test_a_run_that_no_longer_gets_better_ends_by_itself(loss, inference, patience, monkeypatch):
     """It waits longer for standard errors, of which a gap of a tiny λ says little."""
-    monkeypatch.setattr("weft.solvers.sealed.coordinator._MOST_IDLE", 2)
-    monkeypatch.setattr("weft.solvers.sealed.coordinator._MOST_IDLE_FOR_ERRORS", 4)
+    monkeypatch.setattr("weft.solvers.secret_sharing.coordinator._MOST_IDLE", 2)
+    monkeypatch.setattr("weft.solvers.secret_sharing.coordinator._MOST_IDLE_FOR_ERRORS", 4)
     block, labels = table(classes=0 if loss == "squared" else 2)
     tiles = cut(block, labels, CUTS["vertical"])
     _, trained = train(tiles, loss=loss, gap=1e-12, inference=inference)

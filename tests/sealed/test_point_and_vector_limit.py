@@ -10,11 +10,11 @@ from sealed_runs import CUTS, cut, table, train
 from weft.errors import ProtocolError
 from weft.privacy.agreement.limits_and_site_policy import Limits
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed.catalogue_entry import why_not_sealed
-from weft.solvers.sealed.coordinator import SealedCoordinator
-from weft.solvers.sealed.coordinator_round_trips import SealedExchange
-from weft.solvers.sealed.digit_widths import largest_noise
-from weft.solvers.sealed.point_and_vector_limit import (
+from weft.solvers.secret_sharing.catalogue_entry import why_not_sealed
+from weft.solvers.secret_sharing.coordinator import SealedCoordinator
+from weft.solvers.secret_sharing.coordinator_round_trips import SealedExchange
+from weft.solvers.secret_sharing.digit_widths import largest_noise
+from weft.solvers.secret_sharing.point_and_vector_limit import (
     MOST_GRADIENTS,
     SPARE_POINTS,
     PointAndVectorLimit,

@@ -16,10 +16,10 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.privacy_terms import Terms
 from weft.privacy.ledger.run_booking import Ledger
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed import party_slopes
-from weft.solvers.sealed.coalition_knowledge import ROWS_PER_NUMBER
-from weft.solvers.sealed.exponential_fourier_series import MOST_DOUBLINGS, ExponentialSeries
-from weft.solvers.sealed.few_rows_dominate_poisson_hessian import (
+from weft.solvers.secret_sharing import party_slopes
+from weft.solvers.secret_sharing.coalition_knowledge import ROWS_PER_NUMBER
+from weft.solvers.secret_sharing.exponential_fourier_series import MOST_DOUBLINGS, ExponentialSeries
+from weft.solvers.secret_sharing.few_rows_dominate_poisson_hessian import (
     BROAD,
     STEEP,
     MeanCaps,
@@ -28,11 +28,11 @@ from weft.solvers.sealed.few_rows_dominate_poisson_hessian import (
     mean_counts,
     surely,
 )
-from weft.solvers.sealed.label_leak_of_gradient import tells_gradient
-from weft.solvers.sealed.released_model_curvature_shares import CurvatureShares
-from weft.solvers.sealed.second_moment_guard import refuse_combinations
-from weft.solvers.sealed.share_arithmetic import noise
-from weft.solvers.sealed.table_positions import Place, WholeTable
+from weft.solvers.secret_sharing.label_leak_of_gradient import tells_gradient
+from weft.solvers.secret_sharing.released_model_curvature_shares import CurvatureShares
+from weft.solvers.secret_sharing.second_moment_guard import refuse_combinations
+from weft.solvers.secret_sharing.share_arithmetic import noise
+from weft.solvers.secret_sharing.table_positions import Place, WholeTable
 
 ROWS = 400
 BY_COLUMNS = {"a": [(ALL, slice(0, 1))], "b": [(ALL, slice(1, 2), False)]}

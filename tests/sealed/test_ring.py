@@ -13,13 +13,13 @@ from scipy.special import expit
 from covering import examples
 from weft.crypto.primitives.seeded_words import seeded_words
 from weft.errors import ProtocolError
-from weft.solvers.sealed.curvature_series import CURVATURES
-from weft.solvers.sealed.digit_widths import (
+from weft.solvers.secret_sharing.curvature_series import CURVATURES
+from weft.solvers.secret_sharing.digit_widths import (
     Widths,
     alarm_bits,
     loss_digits,
 )
-from weft.solvers.sealed.masked_sine_kernels import (
+from weft.solvers.secret_sharing.masked_sine_kernels import (
     MOST_ROUNDED,
     SINE_ERROR,
     add_cosines,
@@ -27,12 +27,16 @@ from weft.solvers.sealed.masked_sine_kernels import (
     less_dealt,
     sine_cosine,
 )
-from weft.solvers.sealed.sample_weight_digit_widths import Weighing
-from weft.solvers.sealed.second_moment_digits_and_errors import bend_digits
-from weft.solvers.sealed.share_arithmetic import DealtShares, cut_scores, cut_vector, noise
-from weft.solvers.sealed.sine_series import LOSS_TERMS, SCORE_BITS, SERIES
-from weft.solvers.sealed.table_product_kernels import add_products, encoded, transposed_products
-from weft.solvers.sealed.wide_ring import (
+from weft.solvers.secret_sharing.sample_weight_digit_widths import Weighing
+from weft.solvers.secret_sharing.second_moment_digits_and_errors import bend_digits
+from weft.solvers.secret_sharing.share_arithmetic import DealtShares, cut_scores, cut_vector, noise
+from weft.solvers.secret_sharing.sine_series import LOSS_TERMS, SCORE_BITS, SERIES
+from weft.solvers.secret_sharing.table_product_kernels import (
+    add_products,
+    encoded,
+    transposed_products,
+)
+from weft.solvers.secret_sharing.wide_ring import (
     gathered,
     inner,
     minus,

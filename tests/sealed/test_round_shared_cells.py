@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from weft.matching.party_view import PartyView
-from weft.solvers.sealed.digit_widths import CELL_BITS
-from weft.solvers.sealed.integer_parts_of_shared_cells import parts_of, round_parts
-from weft.solvers.sealed.table_positions import Place, WholeTable
+from weft.solvers.secret_sharing.digit_widths import CELL_BITS
+from weft.solvers.secret_sharing.split_overlapping_cells_into_integers import parts_of, round_parts
+from weft.solvers.secret_sharing.table_positions import Place, WholeTable
 
 ROWS, COLUMNS = 60, 5
 EVERY = np.arange(ROWS), np.arange(COLUMNS)

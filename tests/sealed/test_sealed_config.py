@@ -12,7 +12,7 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards import OPEN
 from weft.solvers.algorithm_choice import in_sums, resolve, settled
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed import catalogue_entry, table_positions
+from weft.solvers.secret_sharing import catalogue_entry, table_positions
 from weft_evaluation.choose_compared_algorithms import settings_for
 
 CONFIG = """

@@ -17,7 +17,7 @@ from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards.privacy_terms import OPEN
 from weft.report.lambda_path import choice_sentence
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed.fold_rows import rows_of_folds
+from weft.solvers.secret_sharing.fold_rows import rows_of_folds
 
 PATH, FOLDS = (1.0, 1e-2), 3
 #: At 1e-5, losses left out were off by up to 8e-4.

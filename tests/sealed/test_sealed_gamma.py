@@ -17,8 +17,13 @@ from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards.privacy_terms import OPEN, Terms
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed import coordinator, party, released_model_curvature_shares
-from weft.solvers.sealed.gamma_as_poisson import REACHES, common_factor, reach_of, told_of_reach
+from weft.solvers.secret_sharing import coordinator, party, released_model_curvature_shares
+from weft.solvers.secret_sharing.gamma_as_poisson import (
+    REACHES,
+    common_factor,
+    reach_of,
+    told_of_reach,
+)
 
 ROWS = 90
 

@@ -16,9 +16,13 @@ from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.solvers.algorithm_choice import resolve
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed.digit_widths import TableBounds
-from weft.solvers.sealed.exponential_fourier_series import MOST_DOUBLINGS, centre_of, series_for
-from weft.solvers.sealed.masked_sine_kernels import MOST_ROUNDED
+from weft.solvers.secret_sharing.digit_widths import TableBounds
+from weft.solvers.secret_sharing.exponential_fourier_series import (
+    MOST_DOUBLINGS,
+    centre_of,
+    series_for,
+)
+from weft.solvers.secret_sharing.masked_sine_kernels import MOST_ROUNDED
 
 ROWS = 90
 EXPONENTIALS = series_for("poisson")

@@ -18,7 +18,7 @@ from weft.guards.privacy_terms import OPEN, Terms
 from weft.matching.cohorts_exposed_to_non_holders import exposed_rows
 from weft.matching.holding_map import HoldingMap
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed import catalogue_entry, table_positions
+from weft.solvers.secret_sharing import catalogue_entry, table_positions
 from weft.sums.table_scaling_and_certificate_messages import EXTREMES, ExtremesRequest
 
 SEALED = Settings(lam=1e-2, loss="logistic", solver="sealed")

@@ -17,9 +17,9 @@ from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing
 from weft.guards.privacy_terms import OPEN, Terms
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed.coalition_knowledge import Told
-from weft.solvers.sealed.label_telling_model_guard import refuse_uneven
-from weft.solvers.sealed.messages import WEIGH
+from weft.solvers.secret_sharing.coalition_knowledge import Told
+from weft.solvers.secret_sharing.label_telling_model_guard import refuse_uneven
+from weft.solvers.secret_sharing.messages import WEIGH
 
 ROWS = 90
 TWO = {"a": [(ALL, slice(0, 3))], "b": [(ALL, slice(3, None), False)]}

@@ -16,11 +16,11 @@ from weft.privacy.ledger.run_exposure import exposure_of
 from weft.protocol import Nothing, phase_named
 from weft.protocol.declared_message_fields import flat
 from weft.protocol.field_visibility import Form
-from weft.solvers.sealed import dealer as dealing
-from weft.solvers.sealed import party as sealed_party
-from weft.solvers.sealed import party_answers_in_order, share_arithmetic
-from weft.solvers.sealed.messages import POINT, ScoresRequest
-from weft.solvers.sealed.party import SealedParty
+from weft.solvers.secret_sharing import dealer as dealing
+from weft.solvers.secret_sharing import party as sealed_party
+from weft.solvers.secret_sharing import party_answers_in_order, share_arithmetic
+from weft.solvers.secret_sharing.messages import POINT, ScoresRequest
+from weft.solvers.secret_sharing.party import SealedParty
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +198,7 @@ def test_words_that_were_changed_on_the_way_are_refused(monkeypatch):
 
 
 def test_a_party_insists_on_noise_in_products(monkeypatch):
-    from weft.solvers.sealed import coordinator_lbfgs
+    from weft.solvers.secret_sharing import coordinator_lbfgs
 
     monkeypatch.setattr(coordinator_lbfgs, "largest_noise", lambda widths, columns: 20)
     block, labels = table()

@@ -19,7 +19,7 @@ from weft.solvers.participation import Cyclic, RandomFraction, Trace
 from weft.solvers.patient_channel import PatientChannel
 from weft.solvers.round_trip_forecast import forecast_trips
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed import catalogue_entry
+from weft.solvers.secret_sharing import catalogue_entry
 from weft.solvers.subspace.messages import HERE
 
 NAMES = ("a", "b", "c")

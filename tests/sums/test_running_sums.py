@@ -31,10 +31,10 @@ from weft.federation.local_federation import Federation, Preprocessing
 from weft.matching.cohorts import build_axis
 from weft.protocol.shared_fields import SumRequest
 from weft.solvers.run_settings import Settings
-from weft.sums import latest_values_and_request_sums
+from weft.sums import latest_slot_values_and_proposals
 from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.gap_certificate import FrozenPair
-from weft.sums.latest_values_and_request_sums import Changes, LatestValues, Proposals
+from weft.sums.latest_slot_values_and_proposals import Changes, LatestValues, Proposals
 from weft.sums.maxima_from_digit_sums import ROUNDS, extend, keys_of, reached, values_of
 from weft.sums.party_contribution import Contribution, Wire
 from weft.sums.scalar_sums import add_scalars, over_attending, pack_scalars
@@ -464,7 +464,7 @@ def test_proposals_are_summed_where_somebody_made_one_and_reach_holders_only(cip
     trio.ask()
     told = proposals.proposed(HELD)
     # As where parties have many more slots than are proposed.
-    with patch.object(latest_values_and_request_sums, "_FEWER", 0):
+    with patch.object(latest_slot_values_and_proposals, "_FEWER", 0):
         assert proposals.proposed(HELD).keys() == told.keys()
         for party, (slots, block) in proposals.proposed(HELD).items():
             assert slots.dtype == told[party][0].dtype

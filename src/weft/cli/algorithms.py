@@ -34,7 +34,7 @@ def algorithms(
     from rich.console import Console
 
     from weft.cli.terminal_output import say_json
-    from weft.report.algorithm_descriptions import describe, markdown_table
+    from weft.report.algorithm_reference import describe, markdown_table
     from weft.solvers.algorithm_choice import ALGORITHMS, algorithm_of
 
     chosen = None if name is None else algorithm_of(name)
@@ -50,7 +50,7 @@ def algorithms(
 
 
 def _show_all(console: Console, known: list[Algorithm]) -> None:
-    from weft.report.algorithm_descriptions import needs
+    from weft.report.algorithm_reference import needs
 
     wide = console.width >= _WIDE
     titles = ("table", "parties", "losses", "guarantees", "round trips")
@@ -83,7 +83,7 @@ def _show_all(console: Console, known: list[Algorithm]) -> None:
 def _show_one(console: Console, algorithm: Algorithm) -> None:
     from rich.padding import Padding
 
-    from weft.report.algorithm_descriptions import CUTS, LOSSES, example, options_of
+    from weft.report.algorithm_reference import CUTS, LOSSES, example, options_of
     from weft.solvers.run_settings import Settings
 
     console.print(f"{algorithm.name}: {algorithm.about}", style="bold")

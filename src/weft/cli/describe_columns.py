@@ -166,7 +166,7 @@ def _with_blanks(plan: Config) -> Config:
 def write_description(folder: Path, told: dict[str, Any]) -> None:
     """A folder with the page, and what is on it."""
     from weft.report.json_safe_and_rounded_values import json_text
-    from weft.report.page.page_of_column_descriptions import description_page
+    from weft.report.page.descriptive_statistics_page import description_page
     from weft.storage.atomic_folder import building
 
     with building(folder) as draft:

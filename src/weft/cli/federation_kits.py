@@ -187,7 +187,7 @@ def _renewed(archive: Path, request: Path, path: Path, *, new_authority: bool) -
 
     from weft.network.kits.complete_kit_with_own_key import renew
     from weft.network.kits.kit_folder import Kit
-    from weft.network.site_join_settings import exclusive_use
+    from weft.network.saved_join_settings import exclusive_use
 
     old = Kit.inspect(path)
     old.prepare()

@@ -12,8 +12,8 @@ from weft.cli.shared_kit_command_options import KitFolder, LogOption, MetricsFil
 if TYPE_CHECKING:
     from weft.network.kits.kit_folder import Kit
     from weft.network.nvflare_processes.on_demand_worker_process import SiteProcess
+    from weft.network.saved_join_settings import JoinSettings
     from weft.network.site_answers_envelopes import Site
-    from weft.network.site_join_settings import JoinSettings
 
 
 def join(
@@ -108,7 +108,7 @@ def join(
     if forget is not None:
         _drop(opened, forget)
         return
-    from weft.network.site_join_settings import exclusive_use, keep_revocations, write_settings
+    from weft.network.saved_join_settings import exclusive_use, keep_revocations, write_settings
 
     # A folder that was founded by letters has both; what is named explicitly counts.
     if (kit / SITE_KIT).is_dir():
@@ -179,7 +179,7 @@ def _drop(kit: Kit, run: str) -> None:
     """``weft join --forget``."""
     from weft.cli.terminal_output import say
     from weft.network.discard_run import leave_run
-    from weft.network.site_join_settings import exclusive_use
+    from weft.network.saved_join_settings import exclusive_use
     from weft.network.submitted_task import check_run
 
     with exclusive_use(kit):
@@ -203,7 +203,7 @@ def _settled(kit: Kit, given: dict[str, Any], *, no_policy: bool = False) -> Joi
 
     from weft.cli.terminal_output import say
     from weft.errors import ConfigError
-    from weft.network.site_join_settings import JoinSettings, read_settings
+    from weft.network.saved_join_settings import JoinSettings, read_settings
 
     told = {name: value for name, value in given.items() if value is not None}
     if told.get("party", kit.name) != kit.name:

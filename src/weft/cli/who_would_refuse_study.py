@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from weft.privacy.ledger.expected_exposure import Outlook
     from weft.privacy.ledger.run_booking import Ledger
     from weft.solvers.run_settings import Settings
-    from weft.solvers.sealed.coalition_knowledge import Told
+    from weft.solvers.secret_sharing.coalition_knowledge import Told
 
 
 def sums_before(problem: Problem, federation: Federation, ledger: Ledger) -> dict[str, Ints] | None:
@@ -86,12 +86,12 @@ def refused_moments(
 ) -> list[tuple[str, str]]:
     """Whose columns are too sparse for second moments, or too many, with those of earlier runs."""
     from weft.errors import ConfigError
-    from weft.solvers.sealed.second_moment_guard import (
+    from weft.solvers.secret_sharing.second_moment_guard import (
         check_moments,
         matrices_of,
         told_by_moments,
     )
-    from weft.solvers.sealed.table_positions import shapes_of, whole_table
+    from weft.solvers.secret_sharing.table_positions import shapes_of, whole_table
 
     found, table = [], whole_table(shapes_of(roster))
     matrices = matrices_of(settings, problems)
@@ -155,8 +155,8 @@ def refused_models(
 ) -> list[tuple[str, str]]:
     """Whose cells a model with so many columns would tell, alone or with those of earlier runs."""
     from weft.errors import ConfigError
-    from weft.solvers.sealed.label_telling_model_guard import refuse_wide, told_by_model
-    from weft.solvers.sealed.table_positions import shapes_of, whole_table
+    from weft.solvers.secret_sharing.label_telling_model_guard import refuse_wide, told_by_model
+    from weft.solvers.secret_sharing.table_positions import shapes_of, whole_table
 
     found, table = [], whole_table(shapes_of(roster))
     for name, party in federation.parties.items():

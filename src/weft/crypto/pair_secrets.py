@@ -12,8 +12,8 @@ from secrets import token_bytes
 from typing import Any
 
 from weft.crypto.authenticated_party_letters import LetterError, lock, unlock
-from weft.crypto.participant_list import ParticipantList
 from weft.crypto.party_key_pairs import ExchangeKey
+from weft.crypto.run_participants import ParticipantList
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ProtocolError
 

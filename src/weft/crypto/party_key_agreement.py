@@ -15,9 +15,9 @@ from weft.crypto.ciphers.known_ciphers import new_cipher
 from weft.crypto.key_and_seed_messages import RunKeys, signed_content
 from weft.crypto.pads.cohort_mask_neighbours import CohortHolders
 from weft.crypto.pair_secrets import PairSecrets
-from weft.crypto.participant_list import ParticipantList, company_digest, read_participants
 from weft.crypto.party_key_pairs import ExchangeKey, Identity
 from weft.crypto.randomness_kept_for_restart import RandomnessLog
+from weft.crypto.run_participants import ParticipantList, company_digest, read_participants
 from weft.crypto.scalar_masks import Masks
 from weft.crypto.secret_bytes import KEY_BYTES, Secret
 from weft.errors import ProtocolError

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.crypto.pair_secrets import PairSecrets
-from weft.crypto.participant_list import ParticipantList
 from weft.crypto.primitives.scalars_modulo_2_144 import unpacked, whole_numbers
 from weft.crypto.primitives.seeded_words import Words, seeded_words
+from weft.crypto.run_participants import ParticipantList
 from weft.crypto.scalar_mask_neighbours import Sharers
 from weft.crypto.secret_bytes import Secret
 from weft.errors import ConfigError, ProtocolError

@@ -163,7 +163,7 @@ class Hybrid(BasesToCome):
         self._publish(from_table=tiles is None)
         held_out, classes = self.result_.held_out, self.model_.classes
         if held_out is not None and classes is not None:
-            from weft.report.evaluation import evaluation_of
+            from weft.report.metrics_from_score_counts import evaluation_of
 
             self.evaluation_ = evaluation_of(held_out, classes.tolist(), self.holdings_.parties)
         return self

@@ -33,7 +33,7 @@ from weft.matching.tamper_proof_sample_count import CountCheck, add_told
 from weft.protocol import Channel, Message
 from weft.protocol.declared_message_fields import malformed
 from weft.solvers.participation import CohortSpeakers
-from weft.sums.latest_values_and_request_sums import LatestValues
+from weft.sums.latest_slot_values_and_proposals import LatestValues
 from weft.sums.party_contribution import Posts, own_slots
 from weft.sums.scalar_sums import add_scalars, pack_numbers, pack_scalars
 from weft.sums.shared_slots_by_party import Layout

@@ -20,7 +20,7 @@ from weft.protocol.field_visibility import (
     sealed,
     texts,
 )
-from weft.protocol.phase_declaration import Phase
+from weft.protocol.phase_with_request_and_reply import Phase
 from weft.protocol.shared_fields import Boxes, Everyone, PadLinks, SumRequest
 from weft.sums.table_scaling_and_certificate_messages import DigitReply, DigitRequest
 

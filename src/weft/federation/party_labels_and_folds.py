@@ -18,7 +18,7 @@ from weft.losses import Loss
 from weft.matching.class_labels import refuse_responses
 from weft.matching.party_view import PartyView
 from weft.matching.tokens import encode_labels
-from weft.privacy.ledger.earlier_folds import FoldCut
+from weft.privacy.ledger.fold_cuts_of_earlier_runs import FoldCut
 from weft.solvers.party_context import GivenValues
 from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.class_fold_problems import (

@@ -20,12 +20,12 @@ from weft.guards.model_noise_size import ModelNoise
 from weft.guards.score_buckets import EarlierCounts
 from weft.matching.party_view import PartyView
 from weft.privacy.agreement.party_consent_checks import Consent
-from weft.privacy.ledger.earlier_folds import FoldCut
 from weft.privacy.ledger.earlier_samples import Attendance, attendance
 from weft.privacy.ledger.earlier_sealed_models_and_moments import NumberKind
+from weft.privacy.ledger.fold_cuts_of_earlier_runs import FoldCut
 from weft.privacy.ledger.ledger_contents import Kind
 from weft.privacy.ledger.run_booking import Ledger
-from weft.solvers.sealed.coalition_knowledge import Told
+from weft.solvers.secret_sharing.coalition_knowledge import Told
 from weft.sums.count_sums_shown_to_party import SumCounter
 
 #: Stands among rules of columns for how the cells of all are kept.

@@ -11,7 +11,7 @@ from weft.matching.party_view import ToldView
 from weft.matching.unit_mismatches import UnitTokens
 from weft.protocol.declared_message_fields import Message, Nothing
 from weft.protocol.field_visibility import numbers, record, texts
-from weft.protocol.phase_declaration import Phase
+from weft.protocol.phase_with_request_and_reply import Phase
 
 Names = NDArray[np.str_]
 

@@ -31,10 +31,10 @@ from weft.privacy.ledger.sum_booking import spent_before
 from weft.protocol import Nothing, answer, answers
 from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed.coalition_knowledge import Told
-from weft.solvers.sealed.label_telling_model_guard import known_from_view, refuse_wide
-from weft.solvers.sealed.second_moment_guard import matrices_of, numbers_told
-from weft.solvers.sealed.supported_losses import ALIKE
+from weft.solvers.secret_sharing.coalition_knowledge import Told
+from weft.solvers.secret_sharing.label_telling_model_guard import known_from_view, refuse_wide
+from weft.solvers.secret_sharing.second_moment_guard import matrices_of, numbers_told
+from weft.solvers.secret_sharing.supported_losses import ALIKE
 
 #: What of a run is asked of it: everything up to tokens.
 _BEFORE_SUMS = ("announce", "classes", "columns.", "match.hello", "match.ask", "match.evaluate")

@@ -13,6 +13,7 @@ from weft.crypto.key_and_seed_messages import RunKeys, SeedPlan
 from weft.errors import DataError, ProtocolError
 from weft.fast_small_array_operations import cut
 from weft.guards.privacy_terms import OPEN, Matching, Terms
+from weft.matching.assign_cohort_seed_makers import add_tags, deliver, plan_seeds
 from weft.matching.authenticated_class_list import AgreedClasses
 from weft.matching.build_holdings import Holding, LabelConflict, build_holdings
 from weft.matching.holding_map import HoldingMap
@@ -35,7 +36,6 @@ from weft.matching.messages import (
 )
 from weft.matching.oprf_relay import tokens_through_holders
 from weft.matching.overlap_rule import Overlap
-from weft.matching.plan_cohort_seeds import add_tags, deliver, plan_seeds
 from weft.matching.tamper_proof_sample_count import add_told
 from weft.matching.two_spellings import SimilarNames
 from weft.matching.unit_mismatches import OtherUnits, check_units

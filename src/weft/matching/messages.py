@@ -14,7 +14,7 @@ from weft.matching.party_view import ToldView
 from weft.matching.unit_mismatches import UnitTokens
 from weft.protocol.declared_message_fields import Message, Nothing
 from weft.protocol.field_visibility import keys, numbers, record, sealed, texts, tokens
-from weft.protocol.phase_declaration import Phase
+from weft.protocol.phase_with_request_and_reply import Phase
 from weft.protocol.shared_fields import Boxes, Everyone
 
 Tokens = NDArray[np.uint64]

@@ -12,7 +12,7 @@ from weft.network.coordinator_run import JOURNAL
 from weft.network.discard_run import delete_folder, leave_run
 from weft.network.kits.kit_folder import Kit
 from weft.network.run_results import RESULTS
-from weft.network.site_join_settings import exclusive_use
+from weft.network.saved_join_settings import exclusive_use
 from weft.network.site_run_index import RunIndex
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from weft.network.party_interface import RunParty
-from weft.network.site_join_settings import writing
+from weft.network.saved_join_settings import writing
 from weft.network.site_snapshots import Snapshots
 from weft.protocol import Message, Phase
 from weft.storage.atomic_files import StorageError

@@ -11,9 +11,9 @@ from weft.data.reading_options import AS_FOUND
 from weft.network.kits.kit_folder import Kit
 from weft.network.model_saving_party import ModelSavingParty
 from weft.network.party_interface import OpenedParty, PartyRequest
+from weft.network.saved_join_settings import JoinSettings, roster_pins
 from weft.network.site_answers_envelopes import Site
 from weft.network.site_data_keys_and_consent import load_member
-from weft.network.site_join_settings import JoinSettings, roster_pins
 from weft.privacy.agreement import SitePolicy
 from weft.privacy.ledger.run_booking import Ledger
 

@@ -14,7 +14,7 @@ from weft.protocol.channel import (
 from weft.protocol.declared_message_fields import Fields, Message, Nothing, Part, Value, fields_of
 from weft.protocol.message_bytes import pack, unpack
 from weft.protocol.metering import Meter, Reading, size_of
-from weft.protocol.phase_declaration import Answer, Phase, answer, answers, phase_named
+from weft.protocol.phase_with_request_and_reply import Answer, Phase, answer, answers, phase_named
 
 __all__ = [
     "Among",

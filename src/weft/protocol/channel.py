@@ -19,7 +19,7 @@ from weft.errors import PartyAway, ProtocolError, WeftError
 from weft.protocol.declared_message_fields import Fields, Message, fields_of
 from weft.protocol.message_bytes import pack, unpack
 from weft.protocol.metering import Meter, size_of
-from weft.protocol.phase_declaration import Phase, Q, R
+from weft.protocol.phase_with_request_and_reply import Phase, Q, R
 
 #: Follows the iterations of a run.
 Follow = Callable[[Any], None]

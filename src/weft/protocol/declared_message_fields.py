@@ -1,8 +1,8 @@
 """Messages between the coordinator and a party: declared types, and their fields as they travel.
 
 A message is a `Message` with a declared field for everything it says; a `Phase`
-(:mod:`weft.protocol.phase_declaration`) names the types of its request and its reply. In one
-process messages are handed over as they are. Over a network they travel as flat dictionaries
+(:mod:`weft.protocol.phase_with_request_and_reply`) names the types of its request and its reply.
+In one process messages are handed over as they are. Over a network they travel as flat dictionaries
 (`fields_of`), and `message_of` refuses whatever is missing, unknown or malformed before any other
 code sees it.
 """

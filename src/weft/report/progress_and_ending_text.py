@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from weft.report.evaluation import headline, width_remark
+from weft.report.metrics_from_score_counts import headline, width_remark
 from weft.report.number_format import capital
 from weft.report.summary import certificate_sentence, shortfall
 from weft.solvers.solver_interfaces_and_results import Record

@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.all_messages import MODULES, declared_phases
 from weft.protocol.declared_message_fields import ANY, Field, Message, Part, declared
-from weft.protocol.phase_declaration import Phase
+from weft.protocol.phase_with_request_and_reply import Phase
 
 HEAD = """# All messages
 

@@ -15,7 +15,6 @@ from weft import __version__
 from weft.federation.release.coordinator import Outcome, lost_features
 from weft.losses import get_loss
 from weft.protocol.metering import Spent
-from weft.report.evaluation import evaluation_of, headline
 from weft.report.holdings_counts import kind_of
 from weft.report.json_safe_and_rounded_values import finite
 from weft.report.lambda_path import (
@@ -26,6 +25,7 @@ from weft.report.lambda_path import (
     path_frame,
     score_measure,
 )
+from weft.report.metrics_from_score_counts import evaluation_of, headline
 from weft.report.sizes_and_holders_of_groups import cohorts_of
 from weft.solvers.algorithm_choice import algorithm_of
 from weft.solvers.run_settings import Settings

@@ -21,7 +21,7 @@ from weft.solvers.feddcd import FEDDCD
 from weft.solvers.fedhybrid.method import FEDHYBRID
 from weft.solvers.hyfdca.catalogue_entries import HYFDCA
 from weft.solvers.run_settings import AUTO, DEFAULTS, Settings
-from weft.solvers.sealed.catalogue_entry import SEALED, why_not_sealed, why_not_these_tables
+from weft.solvers.secret_sharing.catalogue_entry import SEALED, why_not_sealed, why_not_these_tables
 from weft.solvers.subspace.catalogue_entries import SUBSPACE
 from weft.solvers.subspace.settings import GO_ON
 from weft.solvers.vertical_sgd import FEDBCD, FEDSGD

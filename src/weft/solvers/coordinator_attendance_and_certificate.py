@@ -12,7 +12,7 @@ from weft.crypto import Adder
 from weft.errors import ConfigError, PartyAway, ProtocolError
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Failure, Phase, Replies, Request
-from weft.protocol.phase_declaration import R
+from weft.protocol.phase_with_request_and_reply import R
 from weft.protocol.shared_fields import AcknowledgedRequest
 from weft.solvers.coordinator_visible_weights import VisibleWeights
 from weft.solvers.participation import Contributors, participation_of

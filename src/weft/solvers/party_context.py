@@ -20,7 +20,7 @@ from weft.sums.party_table_products import LocalTable
 if TYPE_CHECKING:
     # The coordinator's process loads this file, but nothing that opens a pad.
     from weft.crypto.pads.pads_all_parties_know import OpeningPads
-    from weft.solvers.sealed.coalition_knowledge import Told
+    from weft.solvers.secret_sharing.coalition_knowledge import Told
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from weft.protocol.declared_message_fields import Message, Nothing, Part
 from weft.protocol.field_visibility import numbers, record
-from weft.protocol.phase_declaration import Phase
+from weft.protocol.phase_with_request_and_reply import Phase
 from weft.protocol.shared_fields import IterationRequest
 
 _STEP = numbers("constants of the step")

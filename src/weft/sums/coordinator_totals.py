@@ -1,7 +1,7 @@
 """The coordinator's half of a sum: one total per shared slot, never opened.
 
 Linked contributions add up over time (:class:`IncrementTotals`);
-:mod:`weft.sums.latest_values_and_request_sums` has two more ways to fill a total.
+:mod:`weft.sums.latest_slot_values_and_proposals` has two more ways to fill a total.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from weft.protocol import Request
 from weft.protocol.declared_message_fields import malformed
 from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.largest_possible_sums import Bounds
-from weft.sums.latest_values_and_request_sums import LatestValues
+from weft.sums.latest_slot_values_and_proposals import LatestValues
 from weft.sums.party_contribution import Gathering, Latest, own_slots
 from weft.sums.party_table_products import LocalTable
 from weft.sums.scalar_sums import add_scalars, pack_scalars

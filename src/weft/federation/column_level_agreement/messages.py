@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from weft.array_types import Ints
 from weft.protocol.declared_message_fields import Message, Nothing
 from weft.protocol.field_visibility import record, tokens
-from weft.protocol.phase_declaration import Phase
+from weft.protocol.phase_with_request_and_reply import Phase
 from weft.protocol.shared_fields import Boxes, Everyone
 
 Tokens = NDArray[np.uint64]

@@ -19,7 +19,7 @@ from weft.crypto.scalar_masks import Masks
 from weft.errors import ProtocolError
 from weft.federation.messages import StatisticsShare
 from weft.protocol.declared_message_fields import malformed
-from weft.solvers.sealed.wide_ring import gathered, minus, spread
+from weft.solvers.secret_sharing.wide_ring import gathered, minus, spread
 
 #: Words of a number.
 LIMBS = 3

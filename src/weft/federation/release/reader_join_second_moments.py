@@ -26,7 +26,7 @@ from weft.federation.messages import (
 from weft.federation.model import Model
 from weft.protocol.declared_message_fields import malformed
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed.supported_losses import ALIKE
+from weft.solvers.secret_sharing.supported_losses import ALIKE
 from weft.solvers.solver_interfaces_and_results import WITHHELD
 
 

@@ -37,7 +37,7 @@ from weft.losses import Loss
 from weft.matching.id_and_name_forms import normal_features
 from weft.protocol.declared_message_fields import malformed
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed.digit_widths import CELL_BITS
+from weft.solvers.secret_sharing.digit_widths import CELL_BITS
 
 #: A column by whose unit of training odds change more than three thousandfold, e^8.
 _BEYOND = 8.0

@@ -33,8 +33,8 @@ from weft.inference.party_sums_for_standard_errors import (
 from weft.inference.standard_error_requirements import Kind, refuse_few_samples, refuse_few_sites
 from weft.matching.party_view import PartyView
 from weft.solvers.run_settings import Settings
-from weft.solvers.sealed.coalition_knowledge import ROWS_PER_NUMBER, Told, unions
-from weft.solvers.sealed.second_moment_guard import (
+from weft.solvers.secret_sharing.coalition_knowledge import ROWS_PER_NUMBER, Told, unions
+from weft.solvers.secret_sharing.second_moment_guard import (
     MANY_GROUPS,
     numbers_told,
     refuse_combinations,

@@ -7,7 +7,7 @@ from typing import Annotated
 from weft.array_types import Ints
 from weft.protocol.declared_message_fields import Message, Nothing
 from weft.protocol.field_visibility import record, sealed
-from weft.protocol.phase_declaration import Phase
+from weft.protocol.phase_with_request_and_reply import Phase
 from weft.protocol.shared_fields import Boxes
 
 

@@ -40,7 +40,7 @@ from weft.network.nvflare_processes.site_process_frames import (
     send_frame,
 )
 from weft.network.nvflare_processes.site_worker_process import work_for_site
-from weft.network.site_join_settings import JoinSettings
+from weft.network.saved_join_settings import JoinSettings
 from weft.network.site_run_index import IndexedRun, RunIndex
 from weft.storage.atomic_files import StorageError
 from weft.thread_safe_decoding import prepared

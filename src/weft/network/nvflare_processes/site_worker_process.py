@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     # Loaded where a process works, not where it waits.
     from weft.network.exposure_metrics import ExposureMetrics
     from weft.network.kits.kit_folder import Kit
+    from weft.network.saved_join_settings import JoinSettings
     from weft.network.site_answers_envelopes import Site
-    from weft.network.site_join_settings import JoinSettings
 
 #: One for every letter that comes, so that none waits for others, and one for the owner.
 _THREADS = MOST_LETTERS + MOST_PINGS + 1

@@ -19,7 +19,7 @@ from weft.protocol.declared_message_fields import Field, Value, checked
 from weft.protocol.field_visibility import Form, Meaning
 from weft.protocol.metering import size_of_value
 from weft.protocol.recording_file import Entry, Head
-from weft.solvers.sealed.messages import GRAM, HESSIAN
+from weft.solvers.secret_sharing.messages import GRAM, HESSIAN
 
 #: What is checked: the sentence if all is well, and what to call that which is not.
 CHECKS = {

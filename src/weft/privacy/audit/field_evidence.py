@@ -14,7 +14,7 @@ from weft.crypto.ciphers.block_format import DEALT_CIPHERS, Block, words_of
 from weft.errors import ProtocolError
 from weft.protocol.declared_message_fields import SCALAR_BYTES, Field, Fields, Value, flat
 from weft.protocol.field_visibility import Meaning
-from weft.protocol.phase_declaration import phase_named
+from weft.protocol.phase_with_request_and_reply import phase_named
 from weft.protocol.recording_file import Direction
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from weft.array_types import Ints
 from weft.errors import ConfigError
 from weft.privacy.ledger.earlier_samples import Hashes, read_per_sample
-from weft.solvers.sealed.coalition_knowledge import Told
+from weft.solvers.secret_sharing.coalition_knowledge import Told
 
 #: Of weights of models, and of second moments of each column; how many Hessians there were; how
 #: many folds a lone label holder has judged its classes in; and whether a sample was in a run that

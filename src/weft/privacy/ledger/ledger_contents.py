@@ -21,7 +21,6 @@ from weft.guards.min_batch_across_runs import Change
 from weft.matching.id_and_name_forms import normal_features, normal_ids
 from weft.matching.tokens import tokens_of
 from weft.privacy.ledger.earlier_column_rules import RuleMemory
-from weft.privacy.ledger.earlier_folds import FoldCut, FoldMemory
 from weft.privacy.ledger.earlier_histogram_edges import EdgeMemory
 from weft.privacy.ledger.earlier_samples import Attendance, Memory
 from weft.privacy.ledger.earlier_score_buckets import ScoreMemory
@@ -31,6 +30,7 @@ from weft.privacy.ledger.earlier_sealed_models_and_moments import (
     NumberKind,
     NumberMemory,
 )
+from weft.privacy.ledger.fold_cuts_of_earlier_runs import FoldCut, FoldMemory
 
 Hashes = NDArray[np.uint64]
 

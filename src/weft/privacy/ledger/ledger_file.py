@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.privacy.ledger.earlier_column_rules import RuleMemory
-from weft.privacy.ledger.earlier_folds import FoldMemory
 from weft.privacy.ledger.earlier_histogram_edges import EdgeMemory
 from weft.privacy.ledger.earlier_samples import Memory
 from weft.privacy.ledger.earlier_score_buckets import ScoreMemory
 from weft.privacy.ledger.earlier_scoring_partners import CompanyMemory
 from weft.privacy.ledger.earlier_sealed_models_and_moments import NUMBER_KINDS, NumberMemory
+from weft.privacy.ledger.fold_cuts_of_earlier_runs import FoldMemory
 from weft.privacy.ledger.ledger_contents import COUNTS, LedgerContents, Run
 from weft.storage.atomic_files import StorageError, load_arrays, locked, save_arrays
 from weft.thread_safe_decoding import prepared

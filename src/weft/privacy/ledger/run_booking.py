@@ -20,7 +20,6 @@ from weft.errors import ConfigError
 from weft.guards.model_noise_size import ModelNoise
 from weft.guards.privacy_terms import Terms
 from weft.guards.score_buckets import EarlierCounts
-from weft.privacy.ledger.earlier_folds import FoldCut
 from weft.privacy.ledger.earlier_samples import Attendance
 from weft.privacy.ledger.earlier_scoring_partners import companies_of
 from weft.privacy.ledger.earlier_sealed_models_and_moments import (
@@ -30,10 +29,11 @@ from weft.privacy.ledger.earlier_sealed_models_and_moments import (
     refuse_further_numbers,
     refuse_second_weighting,
 )
+from weft.privacy.ledger.fold_cuts_of_earlier_runs import FoldCut
 from weft.privacy.ledger.ledger_contents import Hashes, Kind, LedgerContents, Question
 from weft.privacy.ledger.ledger_file import Book
 from weft.privacy.ledger.sum_booking import Objection, SumBooking
-from weft.solvers.sealed.coalition_knowledge import Told
+from weft.solvers.secret_sharing.coalition_knowledge import Told
 
 #: Objects to a question by those before it, and by how many samples had another company then.
 QuestionObjection = Callable[[Question, Sequence[Question], int], None]
@@ -241,7 +241,7 @@ class Account(SumBooking):
         """
 
         # Only sealed runs ask, and their parties have it loaded.
-        from weft.solvers.sealed.fold_rows import FOLDS_UNSAID
+        from weft.solvers.secret_sharing.fold_rows import FOLDS_UNSAID
 
         def attempt() -> bytes:
             who = self._attendance

@@ -33,7 +33,7 @@ from weft.privacy.ledger.earlier_sealed_models_and_moments import NumberKind
 from weft.privacy.ledger.expected_exposure import sums_too_many
 from weft.privacy.ledger.ledger_contents import Cohort, Hashes, Kind, LedgerContents, Question, Run
 from weft.privacy.ledger.ledger_file import Book
-from weft.solvers.sealed.coalition_knowledge import Told
+from weft.solvers.secret_sharing.coalition_knowledge import Told
 from weft.storage.atomic_files import StorageError
 from weft.sums.count_sums_shown_to_party import SumCounter
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from weft.report.evaluation import shown, width_remark
+from weft.report.metrics_from_score_counts import shown, width_remark
 from weft.report.number_format import capital, count
 from weft.report.page.html_elements import Html, el, join, section, table
 from weft.report.page.read_results_folder import Source

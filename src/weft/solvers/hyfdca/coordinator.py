@@ -45,7 +45,7 @@ from weft.solvers.participation import Cyclic
 from weft.solvers.run_loop import Clock, IteratedCoordinator, Turn, wait_for_certificate
 from weft.solvers.run_settings import Settings
 from weft.solvers.solver_interfaces_and_results import Record, Result
-from weft.sums.latest_values_and_request_sums import Proposals
+from weft.sums.latest_slot_values_and_proposals import Proposals
 
 
 class HyfdcaCoordinator(IteratedCoordinator[Run]):

@@ -34,7 +34,7 @@ from weft.solvers.solver_interfaces_and_results import Record
 from weft.storage.atomic_files import part_of
 from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.gap_certificate import Certificate, FrozenPair
-from weft.sums.latest_values_and_request_sums import LatestValues, Proposals
+from weft.sums.latest_slot_values_and_proposals import LatestValues, Proposals
 from weft.sums.scalar_sums import add_scalars
 from weft.sums.shared_slots_by_party import Layout
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from weft.array_types import Flags, Floats, Slots
 from weft.protocol.declared_message_fields import Message, Nothing
 from weft.protocol.field_visibility import block, clear, numbers, record, scalars
-from weft.protocol.phase_declaration import Phase
+from weft.protocol.phase_with_request_and_reply import Phase
 from weft.protocol.shared_fields import AcknowledgedRequest, Attending, PadLinks, SumRequest
 from weft.solvers.setup_result_and_checkpoint_messages import Constants, SequencedReply
 from weft.sums.table_scaling_and_certificate_messages import RowNormsReply, RowNormsRequest

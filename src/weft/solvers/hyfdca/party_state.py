@@ -22,9 +22,9 @@ from weft.solvers.hyfdca.local_methods import (
     Theory,
     drawing_of,
 )
+from weft.solvers.label_classes_for_guards import common_kinds
 from weft.solvers.party_context import PartyContext
 from weft.solvers.run_settings import Settings
-from weft.solvers.sample_kinds_for_guards import common_kinds
 from weft.solvers.setup_result_and_checkpoint_messages import Constants
 from weft.storage.atomic_files import part_of
 from weft.sums.gap_certificate import FrozenParty, class_sums, feature_cipher

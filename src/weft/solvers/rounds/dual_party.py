@@ -13,12 +13,12 @@ from weft.array_types import Floats, Slots
 from weft.guards.keep_apart_from_other_sent_duals import SentAside
 from weft.guards.min_batch_between_sums import MinBatch
 from weft.losses.compiled_sample_losses import formula_of
+from weft.solvers.label_classes_for_guards import common_kinds
 from weft.solvers.party_context import PartyContext
 from weft.solvers.rounds.messages import Model, RoundReply, RoundRequest
 from weft.solvers.rounds.party import RoundParty
 from weft.solvers.rounds.sequential_kernels import ascend
 from weft.solvers.run_settings import Settings
-from weft.solvers.sample_kinds_for_guards import common_kinds
 from weft.solvers.shared_sample_draws import order_of
 from weft.sums.party_contribution import Wire
 

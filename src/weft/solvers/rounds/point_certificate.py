@@ -33,6 +33,7 @@ from weft.matching.party_view import PartyView
 from weft.protocol import Request
 from weft.protocol.declared_message_fields import malformed
 from weft.protocol.shared_fields import PadLinks
+from weft.solvers.label_classes_for_guards import kinds_of_classes
 from weft.solvers.participation import CohortSpeakers, Contributors
 from weft.solvers.rounds.messages import (
     POINT_LOSSES,
@@ -50,12 +51,11 @@ from weft.solvers.rounds.messages import (
     PointSpreadRequest,
 )
 from weft.solvers.run_settings import Settings
-from weft.solvers.sample_kinds_for_guards import kinds_of_classes
 from weft.storage.atomic_files import part_of
 from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.gap_certificate import Certificate
 from weft.sums.largest_possible_sums import Bounds
-from weft.sums.latest_values_and_request_sums import LatestValues
+from weft.sums.latest_slot_values_and_proposals import LatestValues
 from weft.sums.party_contribution import Gathering, Posts, own_slots, speaks
 from weft.sums.party_table_products import LocalTable
 from weft.sums.scalar_sums import add_scalars, pack_scalars

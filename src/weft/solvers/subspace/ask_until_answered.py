@@ -10,7 +10,7 @@ from weft.array_types import Flags
 from weft.crypto import Adder
 from weft.matching.holding_map import HoldingMap
 from weft.protocol import Channel, Failure, Phase
-from weft.protocol.phase_declaration import R
+from weft.protocol.phase_with_request_and_reply import R
 from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.messages import (
     POINT,
@@ -20,7 +20,7 @@ from weft.solvers.subspace.messages import (
     OrderedRequest,
 )
 from weft.sums.coordinator_totals import IncrementTotals
-from weft.sums.latest_values_and_request_sums import LatestValues
+from weft.sums.latest_slot_values_and_proposals import LatestValues
 
 
 class PartyMissing(Exception):

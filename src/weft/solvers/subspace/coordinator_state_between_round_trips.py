@@ -40,7 +40,7 @@ from weft.solvers.subspace.messages import (
 from weft.solvers.subspace.rounding_allowed_by_gap import rows_give_products
 from weft.sums.coordinator_totals import IncrementTotals
 from weft.sums.largest_possible_sums import Bounds
-from weft.sums.latest_values_and_request_sums import LatestValues
+from weft.sums.latest_slot_values_and_proposals import LatestValues
 from weft.sums.scalar_sums import add_scalars
 from weft.sums.shared_slots_by_party import Layout
 

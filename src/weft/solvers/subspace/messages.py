@@ -18,7 +18,7 @@ from weft.protocol.field_visibility import (
     record,
     scalars,
 )
-from weft.protocol.phase_declaration import Phase
+from weft.protocol.phase_with_request_and_reply import Phase
 from weft.protocol.shared_fields import IterationRequest, PadLinks
 
 _WISH = record("what to do in this phase", common=True, alike=True)

@@ -30,7 +30,7 @@ from weft.array_types import Floats
 from weft.errors import ProtocolError
 from weft.protocol import Answer, Nothing, Phase, answer, answers
 from weft.protocol.message_bytes import question_after, question_digest, told_alike
-from weft.protocol.phase_declaration import R
+from weft.protocol.phase_with_request_and_reply import R
 from weft.solvers.party_context import PartyContext
 from weft.solvers.run_settings import Settings
 from weft.solvers.setup_result_and_checkpoint_messages import Constants

@@ -13,9 +13,9 @@ from weft.arrays_outside_heap import lasting_zeros
 from weft.fast_small_array_operations import side_by_side
 from weft.losses import Softmax
 from weft.protocol.declared_message_fields import malformed
+from weft.solvers.label_classes_for_guards import kinds_of_classes
 from weft.solvers.party_context import PartyContext
 from weft.solvers.run_settings import Settings
-from weft.solvers.sample_kinds_for_guards import kinds_of_classes
 from weft.solvers.subspace.cap_sample_share_of_moments import levelled, spread_weights, unsteady
 from weft.solvers.subspace.class_fold_problems import ALWAYS, Problems
 from weft.solvers.subspace.dual_ascent_with_approximate_gram import ascended
