@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from small_federations import make_patchwork
-from weft.data import SPLITS, Split, load, pool
-from weft.errors import ConfigError
+from weft.data import SPLITS, Split, Tile, load, pool
+from weft.errors import ConfigError, WeftError
 from weft.federation.local_federation import Federation, Preprocessing, Trained
-from weft.federation.train_without_messages import NOTE
+from weft.federation.train_without_messages import NOTE, mover_of
 from weft.guards import Terms
 from weft.solvers.run_settings import Settings
 
@@ -174,7 +174,12 @@ def test_a_reply_that_was_lost_before_is_taken_back(monkeypatch: pytest.MonkeyPa
         ({"coordinator_sees": "weights"}, {}, "leave coordinator_sees out"),
         ({}, {"record": True}, "leaves nothing to record"),
         ({}, {"packed": True}, "leaves nothing to record"),
-        ({}, {"terms": Terms(ciphers=("plain",), min_batch=5)}, "holds changes of few samples"),
+        ({}, {"timeout": 1.0}, "leaves nothing to record, to time"),
+        (
+            {},
+            {"terms": Terms(ciphers=("plain",), min_batch=5)},
+            "holds nothing back; set min_batch = 1",
+        ),
     ],
 )
 def test_what_needs_messages_is_refused(
@@ -185,6 +190,46 @@ def test_what_needs_messages_is_refused(
         trained(parties, settings(**changes), quiet=True, **options)
     assert why in str(said.value)
     assert "\n" not in str(said.value)
+
+
+def refusals(parties: Any, asked: Settings) -> list[str]:
+    """What is said with messages, and without."""
+    said = []
+    for quiet in (False, True):
+        with pytest.raises(WeftError) as refused:
+            trained(parties, asked, quiet=quiet)
+        said.append(str(refused.value))
+    return said
+
+
+def test_steps_that_are_too_long_are_refused_alike() -> None:
+    """Proposals for shared samples, and α of private ones, which nobody else sees."""
+    long = settings(lam=1e-4, loss="squared", iic=1.0, iterations=60)
+    with_messages, without = refusals(make_patchwork(classes=0), long)
+    assert without == with_messages
+    assert without.startswith("party ")
+    random = np.random.default_rng(0)
+    block = np.column_stack([np.ones(40), 0.3 * random.normal(size=40), np.zeros(40)])
+    block[0, 2] = 300.0
+    ids = [f"s{i}" for i in range(40)]
+    alone = {"a": (Tile.make(ids, ["u", "v", "w"], block, random.normal(size=40)),)}
+    once = settings(
+        lam=0.3, loss="squared", iic=1.0, iterations=2, certify_every=1000, participation="everyone"
+    )
+    with_messages, without = refusals(alone, once)
+    assert without == with_messages
+    assert "party a: a value of the dual variables lies outside" in without
+
+
+def test_a_trace_names_nobody_twice() -> None:
+    twice = settings(participation={"trace": [["north"], ["west", "east", "west"]]})
+    for said in refusals(make_patchwork(), twice):
+        assert "iteration 2 of the participation trace names west twice" in said
+
+
+def test_parties_in_other_processes_take_messages() -> None:
+    with pytest.raises(ConfigError, match="all parties in this process"):
+        mover_of({})
 
 
 def test_labels_at_some_holders_take_messages() -> None:

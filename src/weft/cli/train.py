@@ -71,7 +71,7 @@ def train(
         bool,
         typer.Option(
             "--without-messages",
-            help="HyFDCA with thousands of parties in half of the time: no costs, no ledger.",
+            help="HyFDCA with many small parties in about half of the time: no costs, no ledger.",
         ),
     ] = False,
     quiet: Annotated[

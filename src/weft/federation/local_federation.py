@@ -216,13 +216,14 @@ class Federation:
             Told how far matching is, in a clause, where there are many ids.
         without_messages
             Go through HyFDCA's iterations without messages between the parties, but for those of
-            certificates: the same bits in less than half of the time, for many small parties.
+            certificates: the same bits in about half of the time, for many small parties.
             For tables that are nobody's secret; costs of messages are not counted.
         """
         if without_messages:
             seen = bool(self._record) or self._ledger is not None or self._packed
-            apart = checkpointing is not None or through is not None
-            check_settings(settings, seen=seen or apart)
+            apart = checkpointing is not None or through is not None or self._timeout is not None
+            terms = [consent.own_terms for consent in self._consents.values()]
+            check_settings(settings, terms, seen=seen or apart)
         try:
             return self._train(
                 settings, progress, checkpointing, start, through, follow, without_messages

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from weft.errors import ConfigError
 from weft.federation.party import Party
+from weft.guards import Terms
 from weft.protocol.channel import MoverOf
 from weft.solvers.algorithm_choice import resolve
 from weft.solvers.hyfdca.iterations_without_messages import IterationsWithoutMessages
@@ -20,8 +21,16 @@ NOTE = (
 )
 
 
-def check_settings(settings: Settings, *, seen: bool) -> None:
-    """Refuse runs that need their messages; ``seen``: somebody keeps or counts them."""
+def check_settings(settings: Settings, terms: Iterable[Terms], *, seen: bool) -> None:
+    """Refuse runs that need their messages.
+
+    Parameters
+    ----------
+    terms
+        Of the parties.
+    seen
+        Whether somebody keeps, counts or times messages.
+    """
     chosen, _ = resolve(settings, saves=False, warm=False)
     why = ""
     if chosen.solver != "hyfdca":
@@ -35,13 +44,21 @@ def check_settings(settings: Settings, *, seen: bool) -> None:
     elif settings.latency is not None:
         why = "has no messages whose seconds could be modelled; leave latency out"
     elif seen:
-        why = "leaves nothing to record, to count in a ledger or to go on from; train with messages"
+        why = (
+            "leaves nothing to record, to time, to count in a ledger or to go on from; train with "
+            "messages"
+        )
+    elif any(own.min_batch > 1 or own.min_contributors > 1 for own in terms):
+        why = "holds nothing back; set min_batch = 1 and min_contributors = 1 in the terms"
     if why:
         raise ConfigError(f"training without messages {why}")
 
 
 def mover_of(parties: Mapping[str, Party]) -> MoverOf:
     """What goes through iterations on these parties, once a run has begun."""
+
+    if not parties:
+        raise ConfigError("training without messages takes all parties in this process")
 
     def make(run: Any) -> IterationsWithoutMessages:
         halves: list[HyfdcaParty] = []

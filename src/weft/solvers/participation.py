@@ -167,6 +167,12 @@ class Trace(Participation):
                         f"iteration {number} of the participation trace names {name}, "
                         "which is not a party of this federation"
                     )
+            if len(set(names)) < len(names):
+                twice = next(name for name in names if names.count(name) > 1)
+                raise ConfigError(
+                    f"iteration {number} of the participation trace names {twice} twice; name "
+                    "every party once"
+                )
 
     def present(self, iteration: int) -> tuple[str, ...]:
         return self.record[(iteration - 1) % len(self.record)]

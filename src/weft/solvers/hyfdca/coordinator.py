@@ -226,6 +226,8 @@ class Iteration(IterationBase):
             replies.stop_on_refusal()
             run.note_missing(replies.missing)
             self._take_rider(replies)
+            if not self.present:
+                raise NobodyLeft(next(iter(replies.missing.items())))
         constants = self._step_constants(False, self.present)
         del constants["still"]
         there = [run.holdings.index[party] for party in self.present]
@@ -235,6 +237,7 @@ class Iteration(IterationBase):
             measured = Measured(dict(zip(there, counted, strict=True)))
         trips += run.mover.iterate(turn, there, measured=measured, **constants)
         meter.round_trips = trips
+        run.away.difference_update(self.present)
         if measured is not None:
             packs = zip(self.present, there, strict=True)
             told = {

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from weft.array_types import Floats, Ints, Slots
 from weft.crypto.coordinator_adder import add_words
 from weft.crypto.fixed_point import FixedPoint, encode_block_increment, encode_increment
+from weft.errors import ProtocolError
 from weft.solvers.hyfdca.coordinator_run_state import Measured, Run
 from weft.solvers.hyfdca.incremental_feature_sums import FeatureTotals
 from weft.solvers.hyfdca.local_methods import Safe, Turn
@@ -59,6 +60,8 @@ class IterationsWithoutMessages:
         self._feature_totals = FeatureTotals(self._v, self.columns, tables)
         self._turns: dict[int, Turn] = {}
         self._measured: Measured | None = None
+        #: The party whose turn it is.
+        self._now = 0
         #: The last iteration that was gone through here.
         self._last = 0
 
@@ -98,6 +101,16 @@ class IterationsWithoutMessages:
         for an estimate of the gap goes into ``measured``, if there is any.
         """
         self._measured = measured
+        try:
+            return self._iterate(t, present, gamma, omega, active)
+        except ProtocolError as error:
+            # As a channel says who refuses.
+            name = self._run.holdings.parties[self._now]
+            raise ProtocolError(f"party {name}: {error}") from None
+
+    def _iterate(
+        self, t: int, present: list[int], gamma: float, omega: float | None, active: float | None
+    ) -> int:
         if self._last != t - 1:
             self._take_up()
         self._last = t
@@ -124,7 +137,7 @@ class IterationsWithoutMessages:
         run, names, newest = self._run, self._run.holdings.parties, self._alpha
         rejoined = 0
         for k in present:
-            since = run.seen[names[k]]
+            self._now, since = k, run.seen[names[k]]
             if since >= t - 1:
                 continue
             rows, key = self.rows[k], (self._row_group[k], since)
@@ -144,7 +157,7 @@ class IterationsWithoutMessages:
         scale, limit = format_.scale, format_.limit
         places, changes = [_NO_ROWS], [self._delta[:0]]
         for k in present:
-            half = self._halves[k]
+            self._now, half = k, self._halves[k]
             self._take_weights(k)
             if t % RESUM_EVERY == 0:
                 half.resum()
@@ -182,7 +195,7 @@ class IterationsWithoutMessages:
         """``safe``: all holders take the same step."""
         places, values, totals = [_NO_ROWS], [], self._z
         for k in present:
-            half, turn = self._halves[k], self._turns[k]
+            self._now, half, turn = k, self._halves[k], self._turns[k]
             if omega is not None and isinstance(half.method, Safe):
                 half.method.set_omega(omega)
             slots, alpha, change = self._change(k, totals, gamma)
@@ -207,7 +220,7 @@ class IterationsWithoutMessages:
         change, newest = self._of_alpha.decode(self._delta), self._alpha
         places: dict[int, Slots] = {}
         for k in present:
-            rows, group = self.rows[k], self._row_group[k]
+            self._now, rows, group = k, self.rows[k], self._row_group[k]
             if group not in places:
                 places[group] = np.flatnonzero(flags.take(rows)).astype(np.int32)
             mine = places[group]
@@ -216,8 +229,6 @@ class IterationsWithoutMessages:
                 self._move(k, mine, old, old + change.take(rows.take(mine), axis=0))
             self._tell_sums(k)
         newest[slots] += self._delta[slots]
-        if len(slots) and np.abs(newest[slots]).max() > self._of_alpha.limit:
-            self._of_alpha.refuse()
         self._delta[slots] = 0
         self._run.alpha.changed.mark(slots, t)
 
@@ -225,24 +236,47 @@ class IterationsWithoutMessages:
         self, present: list[int], gamma: float, active: float | None
     ) -> NDArray[np.int64]:
         """Sums of all proposals; private rows move at once. Returns the samples."""
-        places, values, totals = [_NO_ROWS], [np.zeros((0, self._delta.shape[1]))], self._z
-        for k in present:
-            half, turn = self._halves[k], self._turns[k]
-            _, alpha, change = self._change(k, totals, gamma)
-            if gamma != 1.0:
-                change = change * gamma
-            count = len(turn.shared)
-            if len(turn.private):
-                old = alpha[count:]
-                new = half.alpha_wire.on_grid(old + change[count:])
-                self._move(k, turn.private, old, new)
-            if count:
-                places.append(self.rows[k].take(turn.shared))
-                over = half.holders(turn.shared) if active is None else active
-                values.append(change[:count] / over)
-        encoded = self._of_alpha.encode(np.concatenate(values))
-        _add(self._delta, places, [encoded])
-        return self._distinct(np.concatenate(places))
+        totals, proposals = self._z, _Proposals(self._delta.shape[1])
+        try:
+            for k in present:
+                self._now = k
+                self._propose(k, totals, proposals, gamma, active)
+        except ProtocolError:
+            # Who refuses first is who does so with messages.
+            self._encoded(proposals)
+            raise
+        _add(self._delta, proposals.places, [self._encoded(proposals)])
+        return self._distinct(np.concatenate(proposals.places))
+
+    def _propose(
+        self,
+        k: int,
+        totals: Integers,
+        proposals: _Proposals,
+        gamma: float,
+        active: float | None,
+    ) -> None:
+        half, turn = self._halves[k], self._turns[k]
+        _, alpha, change = self._change(k, totals, gamma)
+        if gamma != 1.0:
+            change = change * gamma
+        count = len(turn.shared)
+        if len(turn.private):
+            old = alpha[count:]
+            self._move(k, turn.private, old, half.alpha_wire.on_grid(old + change[count:]))
+        if count:
+            over = half.holders(turn.shared) if active is None else active
+            proposals.add(k, self.rows[k].take(turn.shared), change[:count] / over)
+
+    def _encoded(self, proposals: _Proposals) -> Integers:
+        """All of them in fixed point; refused as the first party whose values do not fit."""
+        try:
+            return self._of_alpha.encode(np.concatenate(proposals.values))
+        except ProtocolError:
+            for k, values in zip(proposals.owners, proposals.values[1:], strict=True):
+                self._now = k
+                self._of_alpha.encode(values)
+            raise
 
     def _distinct(self, rows: Ints) -> NDArray[np.int64]:
         """Each of these once, in ascending order."""
@@ -278,6 +312,20 @@ class IterationsWithoutMessages:
         told = (half.v, self._v_scale, self._of_v.limit, half.v_sum.sent)
         if not self._feature_totals.add(k, *told):
             self._of_v.refuse()
+
+
+class _Proposals:
+    """Changes of α at shared samples that parties propose in one iteration."""
+
+    def __init__(self, width: int) -> None:
+        self.owners: list[int] = []
+        self.places: list[Ints] = [_NO_ROWS]
+        self.values: list[Floats] = [np.zeros((0, width))]
+
+    def add(self, k: int, places: Ints, values: Floats) -> None:
+        self.owners.append(k)
+        self.places.append(places)
+        self.values.append(values)
 
 
 def _words(totals: Any) -> Integers:

@@ -329,6 +329,8 @@ class HyfdcaState:
 
     def move_alpha(self, slots: Slots | None, old: Floats, new: Floats) -> None:
         """Set α for good and keep the feature sums in step, where no messages tell of it."""
+        if not self._bounded:
+            self.alpha_wire.check(new)
         change = new - old
         if slots is None:
             self.alpha[:] = new
