@@ -33,7 +33,7 @@ class Fallbacks(FastStage):
         tiles = by_rows(table_of("breast_cancer", 120), 3)
         super().__init__(tiles, HANDS_OVER, "subspace.search")
         half = self.half("p1")
-        self.weights = np.zeros((len(half.rows._duals), 1))
+        self.weights = np.zeros((len(half.rows.mixtures._held), 1))
         self.weights[0] = 1.0
         self._vectors = len(half.features.vectors)
 
@@ -66,7 +66,7 @@ def own_scalars():
     stage.begin(2, np.zeros_like(stage.weights))
     told = stage.inherited({"p1": 1, "p2": 2, "p3": 2})
     half = stage.half("p1")
-    alpha = half.rows.mixed_alpha(stage.weights)
+    alpha = half.rows.mixtures.mixed(stage.weights)
     true = (half.rows.offsets(half._wires.duals.on_grid(alpha)), half.rows.cross(alpha))
     return np.concatenate(told), np.concatenate([part.ravel() for part in true])
 

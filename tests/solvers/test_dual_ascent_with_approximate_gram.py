@@ -26,7 +26,7 @@ from weft.solvers.subspace.cutting_planes_solver import (
     CuttingPlanes,
 )
 from weft.solvers.subspace.dual_ascent_with_approximate_gram import MOST_IN_BASIS, ascended
-from weft.solvers.subspace.messages import Ascent, SearchRequest
+from weft.solvers.subspace.messages import Ascent, GatherRequest, SearchRequest
 from weft.solvers.subspace.orthonormal_vector_basis import basis_of_newest, most_in_basis
 from weft.solvers.subspace.party_searches_duals_and_losses import SampleSide
 
@@ -268,9 +268,12 @@ def test_all_holders_of_a_cohort_make_the_same_vectors(labelled: int) -> None:
         assert trained.result.certificate.gap <= 1e-3
 
 
-def ask(solver: str, loss: str, ascent: Any) -> Any:
+def ask(solver: str, loss: str, ascent: Any, *, keeps: bool = True) -> Any:
     """What a party says to a search with this ascent, after the first of a run."""
     asked: list[Any] = []
+
+    def begin(half: Any, message: GatherRequest) -> None:
+        gather(half, msgspec.structs.replace(message, keeps=keeps))
 
     def answer(half: Any, message: SearchRequest) -> None:
         if not asked:
@@ -283,8 +286,12 @@ def ask(solver: str, loss: str, ascent: Any) -> Any:
             )
         take(half, message)
 
-    take = SampleSide.take_search
-    with patch.object(SampleSide, "take_search", answer), pytest.raises(ProtocolError) as said:
+    take, gather = SampleSide.take_search, SampleSide.take_gather
+    with (
+        patch.object(SampleSide, "take_search", answer),
+        patch.object(SampleSide, "take_gather", begin),
+        pytest.raises(ProtocolError) as said,
+    ):
         Federation(SPLITS["grid"](load("digits"), k=2, q=2).parties).train(
             Settings(lam=1e-2, loss=loss, solver=solver, gap=1e-2, iterations=2)
         )
@@ -303,11 +310,36 @@ def ask(solver: str, loss: str, ascent: Any) -> Any:
         ("span-newton", "hinge", {"curvature": np.full(10, -1e308)}, "curvature"),
         ("span-newton", "hinge", {"weights": np.full((1, 10), -0.01)}, "no mixture"),
         ("span-newton", "hinge", {"weights": np.full((1, 10), 1.01)}, "no mixture"),
-        ("cutting-planes", "hinge", {"basis": np.zeros((1, 1, 10))}, "is for 'span-newton'"),
-        ("lbfgs", "logistic", {}, "losses with a kink"),
+        ("cutting-planes", "hinge", {"basis": np.zeros((1, 1, 10))}, "of 'span-newton'"),
+        ("lbfgs", "logistic", {}, "nobody agreed to"),
+        ("span-newton", "squared_hinge", {"basis": np.full((1, 1, 10), 1e300)}, "too large"),
     ],
 )
 def test_a_hostile_ascent_gets_a_sentence(
     solver: str, loss: str, ascent: dict[str, Any], why: str
 ) -> None:
     assert why in ask(solver, loss, ascent)
+
+
+@pytest.mark.parametrize("solver", ["span-newton", "cutting-planes"])
+def test_no_ascent_begins_from_dual_vectors_that_are_not_kept(solver: str) -> None:
+    assert "are not kept in this run" in ask(solver, "hinge", {}, keeps=False)
+
+
+def test_dual_vectors_are_kept_from_the_first_on_or_not_at_all() -> None:
+    asked: list[Any] = []
+
+    def late(half: Any, message: SearchRequest) -> None:
+        asked.append(message)
+        if len(asked) > 4:
+            half._rows.mixtures.begin()
+        take(half, message)
+
+    take = SampleSide.take_search
+    with (
+        patch.object(SampleSide, "take_search", late),
+        pytest.raises(ProtocolError, match="after the first dual vectors"),
+    ):
+        Federation(SPLITS["grid"](load("digits"), k=2, q=2).parties).train(
+            Settings(lam=1e-2, loss="hinge", solver="span-newton", gap=1e-4, iterations=9)
+        )

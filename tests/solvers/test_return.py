@@ -201,7 +201,7 @@ def test_alpha_is_taken_over_with_the_bound_that_it_gives(labels, tables, judge)
         subspace = solver._subspace
         alpha = {}
         for party in federation.parties.values():
-            duals = party._half.rows._duals[-1]
+            duals = party._half.rows.mixtures._held[-1]
             for sample, row in zip(party.data.tiles[0].ids, party.view.tile_rows[0], strict=True):
                 assert alpha.setdefault(sample, duals[row, 0]) == duals[row, 0]
         found.append((subspace.offsets[-1, 0] - subspace.gram[-1, -1, 0] / (2 * LAM), alpha))

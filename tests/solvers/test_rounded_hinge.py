@@ -169,7 +169,7 @@ def test_vectors_of_samples_that_no_other_party_sees_are_kept_apart(
 
     def noted(self, *given, **how):
         collect(self, *given, **how)
-        sides[id(self)] = self
+        sides[id(self)] = self, self.duals[:, :1].copy()
 
     monkeypatch.setattr(SampleSide, "_collect", noted)
     # Each has rows and columns that no other has.
@@ -183,10 +183,9 @@ def test_vectors_of_samples_that_no_other_party_sees_are_kept_apart(
     settings = Settings(lam=LAM, loss="hinge", solver=solver, gap=1e-3, iterations=4)
     Federation(corners, how, terms=Terms(ciphers=("pad",), min_batch=2)).train(settings)
     assert len(sides) == 3
-    for side in sides.values():
+    for side, before in sides.values():
         assert (side.guard is not None) == kept
         if kept:
-            before = side.duals[:, :1]
             # One sample alone is held back; what changes in most of them passes.
             alone, most = before.copy(), before.copy()
             alone[40], most[10:] = 0.5 * before[40], 0.5 * before[10:]
@@ -263,7 +262,7 @@ def test_parties_round_nothing_off_where_samples_weigh_unlike(table, monkeypatch
     """A coordinator that says nothing against weights: one sample could be most of the moments."""
     monkeypatch.setattr("weft.federation.coordinator.check_samples", lambda *_: None)
     monkeypatch.setattr(
-        "weft.solvers.subspace.coordinator_of_lambda_path._why_no_moments", lambda _: ""
+        "weft.solvers.subspace.coordinator_of_lambda_path._why_no_moments", lambda *_: ""
     )
     with pytest.raises(ProtocolError, match="do not weigh the same"):
         trained(table, cipher="plain", class_weight={"-1": 1.0, "1": 1e4})

@@ -149,7 +149,7 @@ def test_small_tables_tell_no_second_moments(tables):
         record=messages.append,
     )
     run = federation.train(settings)
-    assert any("directions come from L-BFGS" in note for note in run.result.notes)
+    assert any("directions come from cutting planes" in note for note in run.result.notes)
     searches = [m for m in messages if m.phase == "subspace.search"]
     assert searches
     for search in searches:
@@ -223,7 +223,7 @@ def test_moments_are_no_more_than_samples_that_are_trained_on_allow(more, traine
 
 
 def test_about_as_many_sums_are_forecast_as_it_takes(table):
-    """Which are twice those of L-BFGS and more: three vectors an iteration, in fewer of them."""
+    """Which are three times those of L-BFGS and more: of several vectors an iteration, in fewer."""
     settings = Settings(lam=1e-3, loss="logistic", solver="span-newton", gap=1e-3)
     terms = Terms(min_batch=2)
     federation = Federation(SPLITS["grid"](table, k=3, q=3).parties, HOW, terms=terms)

@@ -23,7 +23,8 @@ from weft.solvers.subspace.settings import SPAN_NEWTON
 
 _FEWER = (
     f"solver: {SPAN_NEWTON}, since parties come and go and it waits for all of them half as often; "
-    "the coordinator sees totals of second moments besides"
+    "the coordinator sees totals of second moments besides or, of fewer samples, holders of labels "
+    "inner products of vectors"
 )
 #: Totals over fewer parties are not taken for hidden, whatever terms allow.
 _FEWEST_COUNTING = 3

@@ -6,6 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -34,9 +35,18 @@ from weft.solvers.subspace.coordinator_hyfdca_while_one_is_away import (
     keep_point,
 )
 from weft.solvers.subspace.coordinator_round_trips import Exchange
-from weft.solvers.subspace.cutting_planes_solver import EAGER, CuttingPlanes
+from weft.solvers.subspace.cutting_planes_solver import (
+    EAGER,
+    ONE_CUT,
+    CuttingPlanes,
+    Places,
+)
 from weft.solvers.subspace.lbfgs_solver import Lbfgs
-from weft.solvers.subspace.loss_points_and_directions_limit import LEAST_DIRECTIONS
+from weft.solvers.subspace.loss_points_and_directions_limit import (
+    LEAST_DIRECTIONS,
+    MOST_DIRECTIONS,
+    may_ascend,
+)
 from weft.solvers.subspace.newton_cg_solver import NewtonCg
 from weft.solvers.subspace.span_newton_solver import SpanNewton
 from weft.sums.gap_certificate import Certificate
@@ -53,12 +63,18 @@ class Solver(Protocol):
     def inherit(self) -> None: ...
 
 
+#: Below such a gap cutting planes of a smooth loss take more round trips than L-BFGS.
+_FINEST_OF_PLANES = 1e-5
+#: Makes a solver of what is known when a run begins.
+Start = Callable[[Subspace], Solver]
+
+
 class SubspaceCoordinator(Coordinator):
     """Runs a solver over a list of λ, each started from the last, and closes every model."""
 
     @abstractmethod
-    def solver(self, subspace: Subspace) -> Solver:
-        """What iterates."""
+    def choose(self, exchange: Exchange) -> Start:
+        """What iterates; whether parties keep dual vectors for it, ``exchange`` knows then."""
 
     def run(
         self,
@@ -88,6 +104,8 @@ class SubspaceCoordinator(Coordinator):
         )
         problems = Problems(classes, settings.folds, settings.make_loss().joint)
         exchange = Exchange(channel, holdings, settings, adder, problems, bounds)
+        # What is named of samples has a bound above zero, whatever it is.
+        exchange.alike = offset == 0.0 and settings.class_weight is None
         exchange.noise = _longest_noise(holdings, settings, unit)
         if settings.sum_noise is not None:
             exchange.notes.append(
@@ -100,8 +118,9 @@ class SubspaceCoordinator(Coordinator):
         subspace: Subspace | None = None
         path: _Path | None = None
         try:
+            start = self.choose(exchange)
             subspace = Subspace(exchange, settings.lambdas[0], warm=warm)
-            solver = self.solver(subspace)
+            solver = start(subspace)
             if settings.hands_over:
                 exchange.fallback = Fallback(subspace, unit, result, clock, progress)
             path = _Path(_Model(subspace, solver, result, clock, floor, progress))
@@ -331,34 +350,40 @@ def chosen_stage(stages: Sequence[Stage], settings: Settings) -> Stage:
 
 
 class CuttingPlanesCoordinator(SubspaceCoordinator):
-    def solver(self, subspace: Subspace) -> Solver:
-        return CuttingPlanes(subspace)
+    def choose(self, exchange: Exchange) -> Start:
+        return _planes(exchange, ONE_CUT)
 
 
 class LbfgsCoordinator(SubspaceCoordinator):
-    def solver(self, subspace: Subspace) -> Solver:
-        return Lbfgs(subspace)
+    def choose(self, exchange: Exchange) -> Start:
+        return Lbfgs
 
 
 class NewtonCgCoordinator(SubspaceCoordinator):
-    def solver(self, subspace: Subspace) -> Solver:
-        return NewtonCg(subspace)
+    def choose(self, exchange: Exchange) -> Start:
+        return NewtonCg
 
 
 class SpanNewtonCoordinator(SubspaceCoordinator):
-    def solver(self, subspace: Subspace) -> Solver:
-        exchange = subspace.exchange
-        kinks = not exchange.settings.make_loss().smooth
-        instead = "cutting planes" if kinks else "L-BFGS"
-        why = _why_no_moments(exchange)
+    def choose(self, exchange: Exchange) -> Start:
+        planes = not _why_no_planes(exchange)
+        smooth = exchange.settings.make_loss().smooth
+        least = MOST_DIRECTIONS if planes and smooth else LEAST_DIRECTIONS
+        why = _why_no_moments(exchange, least)
         if not why:
-            return SpanNewton(subspace)
+            return SpanNewton
+        instead = "cutting planes" if planes else "L-BFGS"
         exchange.notes.append(f"{why}: directions come from {instead} instead")
-        return CuttingPlanes(subspace, EAGER) if kinks else Lbfgs(subspace)
+        return _planes(exchange, EAGER) if planes else Lbfgs
 
 
-def _why_no_moments(exchange: Exchange) -> str:
-    """Why second moments are not told in this run; empty: they are."""
+def _planes(exchange: Exchange, places: Places) -> Start:
+    exchange.keeps = True
+    return partial(CuttingPlanes, places=places)
+
+
+def _why_no_moments(exchange: Exchange, least: int) -> str:
+    """Why no second moments are asked for in this run, of ``least`` vectors; empty: they are."""
     settings = exchange.settings
     if not settings.make_loss().spreads:
         return (
@@ -370,9 +395,21 @@ def _why_no_moments(exchange: Exchange) -> str:
     if settings.class_weight is not None or exchange.bounds.weight != 1.0:
         # Moments are told without weights, for one of them could be most of all.
         return "second moments are of samples that weigh the same, and these do not"
-    if exchange.most_directions < LEAST_DIRECTIONS:
+    if exchange.most_directions < least:
         return (
             "some party counts too few samples to tell second moments of "
-            f"{LEAST_DIRECTIONS} vectors under min_batch"
+            f"{least} vectors under min_batch"
         )
+    return ""
+
+
+def _why_no_planes(exchange: Exchange) -> str:
+    """Why cutting planes do not stand in for a solver of this run; empty: they can."""
+    settings = exchange.settings
+    if not may_ascend(settings):
+        return "its dual vectors are not mixed"
+    if not exchange.alike:
+        return "samples have weights or offsets of their own"
+    if settings.make_loss().smooth and (settings.gap or 0.0) < _FINEST_OF_PLANES:
+        return "planes come slowly to small gaps of smooth losses"
     return ""

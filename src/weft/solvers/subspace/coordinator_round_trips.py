@@ -205,6 +205,7 @@ class Exchange(ExchangeState):
                     at=guesses,
                     direction=direction,
                     first=first,
+                    keeps=first and self.keeps,
                 )
                 for party, common in self._dual_heads(asked, round_, moved).items()
             }

@@ -59,6 +59,10 @@ class ExchangeState(RepeatedAsking):
         1/N Σ ‖x_i‖², from the first vectors on; below zero before.
     free
         Whether λ does not hold the intercept back.
+    keeps
+        Whether parties keep dual vectors, since mixtures of them will be asked for.
+    alike
+        Whether no sample has a weight or an offset of its own.
     held
         Changes of groups of samples that a guard has held back.
     fallback_result
@@ -81,6 +85,8 @@ class ExchangeState(RepeatedAsking):
         self.columns = Layout(holdings.columns, holdings.parties)
         self.stored = settings.groups == 1
         self.free = settings.frees_intercept(holdings.bias_slot >= 0)
+        self.keeps = False
+        self.alike = True
         #: The longest noise that any vector may have.
         self.noise = 0.0
         # By rows, products would be of one vector with noise and one without.

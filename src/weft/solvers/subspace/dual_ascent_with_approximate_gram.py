@@ -12,6 +12,7 @@ same one, bit by bit: sums are taken in a fixed order, over the samples of one c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,6 +50,7 @@ def ascended(
     vectors: Sequence[Kept],
     basis: Floats,
     curvature: Floats,
+    overlap: float = 1.0,
 ) -> Floats:
     """α after some passes of ascent in every cohort, problem by problem.
 
@@ -65,15 +67,19 @@ def ascended(
     basis
         Coefficients of these (vectors × directions × problems) in directions that are orthonormal,
         in units in which a sample as long as most has the square ``curvature``.
+    overlap
+        How many times the samples of a cohort are taken to overlap as they do: with more, they
+        leave room for what samples of other cohorts do at the same time.
     """
     formula = formula_of(loss)
     found = alpha.copy()
     for p in range(alpha.shape[1]):
-        inside = _inside(vectors, basis[:, :, p], p, len(alpha))
+        inside = _inside(vectors, math.sqrt(overlap) * basis[:, :, p], p, len(alpha))
         mine, here, label, some = (
             np.ascontiguousarray(every[:, p]) for every in (found, z, labels, used)
         )
-        _ascend(formula, mine, here, label, some, cohort_start, inside, float(curvature[p]))
+        length = overlap * float(curvature[p])
+        _ascend(formula, mine, here, label, some, cohort_start, inside, length)
         found[:, p] = mine
     return found
 

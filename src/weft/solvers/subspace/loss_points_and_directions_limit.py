@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from weft.losses.compiled_sample_losses import has_formula
 from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.settings import SPAN_NEWTON
 
@@ -65,6 +66,19 @@ def may_tell_moments(settings: Settings) -> bool:
     """
     loss = settings.make_loss()
     return settings.solver == SPAN_NEWTON and loss.spreads and settings.sum_noise is None
+
+
+def may_ascend(settings: Settings) -> bool:
+    """Whether mixtures of dual vectors, and steps of ascent from them, may be asked for.
+
+    They are for cutting planes, which losses with a kink take, and those that have a compiled
+    formula where Newton's method in the span was agreed on.
+    """
+    loss = settings.make_loss()
+    if not loss.smooth:
+        return True
+    agreed = settings.solver == SPAN_NEWTON and settings.penalize_intercept
+    return agreed and has_formula(loss)
 
 
 def tells_moments(settings: Settings, samples: int, min_batch: int) -> bool:

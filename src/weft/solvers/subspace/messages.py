@@ -162,7 +162,8 @@ class Ascent(Part):
     """Asks for a step of coordinate ascent from α, a mixture of dual vectors.
 
     With ``basis``, also for passes over all samples of a cohort, which overlap as far as the newest
-    vectors can tell: it holds combinations of these that are orthonormal.
+    vectors can tell: it holds combinations of these that are orthonormal. Of a smooth loss both
+    vectors are of passes, the second with more room for other cohorts.
     """
 
     weights: Annotated[Floats, _MIXTURE]
@@ -210,13 +211,17 @@ class SearchReply(DualsReply, kw_only=True):
 
 
 class GatherRequest(DualsRequest):
-    """Asks for dual vectors at some steps, or for what the Hessian makes of a direction."""
+    """Asks for dual vectors at some steps, or for what the Hessian makes of a direction.
+
+    The first of a run says with ``keeps`` that mixtures of dual vectors will be asked for.
+    """
 
     at: Annotated[Floats | None, _AT] = None
     direction: Annotated[
         Floats | None, coefficients("of vectors in a direction", "vectors", "problems")
     ] = None
     first: Annotated[bool, _WISH] = False
+    keeps: Annotated[bool, record("whether dual vectors are kept for mixtures", alike=True)] = False
 
 
 class GatherReply(DualsReply):

@@ -259,7 +259,7 @@ class SubspaceParty:
         vectors = self.features.vectors
         point, weights = renumbered(message, self._folds, len(vectors), self.problems.width)
         reply = fallback.begin(
-            self.rows.mixed_alpha(weights),
+            self.rows.mixtures.mixed(weights),
             vectors.combine(padded(point, len(vectors))),
             self.rows.combined(point),
             message,

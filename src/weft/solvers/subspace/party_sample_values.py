@@ -12,7 +12,6 @@ from weft.array_types import Floats, Ints
 from weft.arrays_outside_heap import lasting_zeros
 from weft.fast_small_array_operations import side_by_side
 from weft.losses import Softmax
-from weft.protocol.declared_message_fields import malformed
 from weft.solvers.label_classes_for_guards import kinds_of_classes
 from weft.solvers.party_context import PartyContext
 from weft.solvers.run_settings import Settings
@@ -20,19 +19,16 @@ from weft.solvers.subspace.cap_sample_share_of_moments import levelled, spread_w
 from weft.solvers.subspace.class_fold_problems import ALWAYS, Problems
 from weft.solvers.subspace.dual_ascent_with_approximate_gram import ascended
 from weft.solvers.subspace.held_out_quality_per_fold import HeldOut
+from weft.solvers.subspace.party_mixtures_of_dual_vectors import DualMixtures
 from weft.solvers.subspace.rounding_allowed_by_gap import in_few_digits
 from weft.solvers.subspace.slopes_at_kinks_for_min_batch import Kinks
-from weft.solvers.subspace.vectors_kept_by_party import Vectors, add_scaled, combined, padded
+from weft.solvers.subspace.vectors_kept_by_party import Vectors, add_scaled, padded
 from weft.sums.party_contribution import Wire
 
 #: How many times the samples that must change may change along, at first and at most.
 FACTORS = (1.0, 1.5, 2.0, 3.0, 5.0)
 #: A probability below which there is none to share out.
 _NOTHING = 1e-9
-#: How far α is carried on in the direction of its last change.
-_MOMENTUM = 2.0
-#: How far weights of a mixture may lie below 0, or their sum above 1.
-_ROUNDING = 1e-6
 #: The largest loss in a table.
 _LARGEST = 2.0**40
 
@@ -85,16 +81,9 @@ class Rows:
             self._counted = slice(int(counted[0]), int(counted[-1]) + 1)
         # Vectors where the run begins: most runs only read them, and then they take no memory.
         zeros = lasting_zeros((view.n_rows, problems.width))
-        #: Whether dual vectors are kept. Mixtures of them are for cutting planes, which stand in
-        #: for others too.
-        self.remembers = not self._loss.smooth or settings.hands_over
         #: Widths over which kinks are rounded off, per problem; None: they are not.
         self.rounding: Floats | None = None
         self._least = view.min_batch
-        #: The dual vectors of the vectors after the anchor, one for all groups of rows.
-        self._duals: list[Floats] = []
-        self.alpha = zeros
-        self._alpha_before = zeros
         self.vectors = Vectors(zeros, short=in_few_digits(view.n_samples, settings))
         #: The constant column, where the intercept is free.
         self._constant: Floats | None = None
@@ -118,6 +107,7 @@ class Rows:
             self._of_group = [
                 np.flatnonzero(self.group == g).astype(np.int32) for g in range(settings.groups)
             ]
+        self.mixtures = DualMixtures(settings, zeros, self.group, alike=context.given is None)
 
     def atoms(self, row_cohort: NDArray[np.int32]) -> Ints:
         """A number per row for its cohort and group, from its cohort."""
@@ -142,10 +132,7 @@ class Rows:
         """Drop vectors; those of a mixture in use are never among them."""
         if len(self.vectors) == len(coefficients):
             self.vectors.fold(coefficients, keep)
-        if self._duals:
-            # Vectors come in groups, which are kept or dropped together.
-            which = np.unique((keep - 1) // self._groups)
-            self._duals = [self._duals[k] for k in which.tolist()]
+        self.mixtures.drop(keep)
 
     def adopt(self, z: Floats) -> None:
         """Go on from z of the anchor, measured afresh."""
@@ -260,33 +247,6 @@ class Rows:
         """Which rows a problem trains on."""
         return True if self._training is None else self._training[rows, problem]
 
-    def remember(self, duals: Floats) -> None:
-        """Keep dual vectors whose sums are complete, where mixtures of them are wanted."""
-        if self.remembers:
-            parts = side_by_side(duals, self._problems.width)
-            self._duals += [np.ascontiguousarray(part) for part in parts]
-
-    def mix(self, weights: Floats) -> None:
-        """Keep a mixture as α, and the one before."""
-        self._alpha_before, self.alpha = self.alpha, self.mixed_alpha(weights)
-
-    def mixed_alpha(self, weights: Floats) -> Floats:
-        """α as a mixture of dual vectors: (vectors × problems) without the anchor."""
-        weights = padded(weights, len(self._duals) * self._groups)
-        by_group = weights.reshape(len(self._duals), self._groups, -1)
-        if (weights < -_ROUNDING).any() or (by_group.sum(axis=0) > 1.0 + _ROUNDING).any():
-            # α would be no dual vector, and a step from it where the coordinator likes.
-            raise malformed("weights", "are no mixture of dual vectors: below 0, or above 1 in all")
-        if self.group is None and self._duals:
-            return combined(self._duals, weights)
-        alpha = np.zeros_like(self._z)
-        if self.group is None:
-            return alpha
-        for dual, factors in zip(self._duals, by_group, strict=True):
-            if factors.any():
-                alpha += factors[self.group] * dual
-        return alpha
-
     def combined(self, coefficients: Floats) -> Floats:
         """z of a combination of vectors, of which the latest may not have come here yet."""
         return self.vectors.combine(padded(coefficients, len(self.vectors)))
@@ -297,15 +257,15 @@ class Rows:
         Far too long a step to take; but as one more vector to mix, it points where single
         samples want to go, which subgradients at their kinks cannot say.
         """
-        ahead = self.alpha + _MOMENTUM * (self.alpha - self._alpha_before)
+        ahead = self.mixtures.ahead
         return self._mine(self._loss.dual_step(ahead, self._target, self._labels, curvature))
 
-    def ascended_in_cohorts(self, curvature: Floats, basis: Floats) -> Floats:
+    def ascended_in_cohorts(self, curvature: Floats, basis: Floats, overlap: float) -> Floats:
         """Ascent from α in every cohort, by what the newest vectors tell of how samples overlap."""
         used = np.repeat(self.labelled[:, None], self.width, axis=1)
         found = ascended(
             self._loss,
-            self.alpha,
+            self.mixtures.alpha,
             self._target,
             self._labels,
             used if self._training is None else used & self._training,
@@ -313,6 +273,7 @@ class Rows:
             self.vectors.newest(len(basis)),
             basis,
             curvature,
+            overlap,
         )
         return self._mine(found)
 

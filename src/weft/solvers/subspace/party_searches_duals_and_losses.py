@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -45,6 +47,9 @@ from weft.solvers.subspace.vectors_kept_by_party import Wires, sized
 from weft.sums.party_contribution import Wire, own_slots, speaks
 from weft.sums.scalar_sums import over_labelled, pack_scalars
 
+#: How much room a cohort leaves to others in a second ascent, of a smooth loss: there, samples that
+#: step as if they were alone point nowhere, since none has a kink to come to.
+_ROOM = 4.0
 #: A step of ascent along something steeper goes nowhere.
 _STEEPEST = 1e100
 
@@ -204,16 +209,20 @@ class SampleSide:
         rows, width = self._rows, self._problems.width
         sized(message.weights, "ascent.weights", None, width)
         sized(message.curvature, "ascent.curvature", width)
-        if self._loss.smooth:
-            raise malformed("ascent", "is for losses with a kink")
         if not ((message.curvature > 0.0) & (message.curvature < _STEEPEST)).all():
             raise malformed("ascent.curvature", f"is not above 0 and below {_STEEPEST:g}")
-        rows.mix(message.weights)
-        risen = [rows.ascended(message.curvature)]
-        if message.basis is not None:
+        rows.mixtures.mix(message.weights)
+        if message.basis is None:
+            risen = [rows.ascended(message.curvature)]
+        else:
             self._curvature.check_basis(message.basis)
-            risen.append(rows.ascended_in_cohorts(message.curvature, message.basis))
-        return risen
+            in_cohorts = partial(rows.ascended_in_cohorts, message.curvature, message.basis)
+            if self._loss.smooth:
+                risen = [in_cohorts(1.0), in_cohorts(_ROOM)]
+            else:
+                risen = [rows.ascended(message.curvature), in_cohorts(1.0)]
+        # Of losses without a steepest slope, a step may lead beyond what can be added.
+        return [np.clip(one, -self._largest_dual, self._largest_dual) for one in risen]
 
     def tell_search(self, message: SearchRequest) -> SearchReply:
         """Losses along the way, and what the new dual vectors give."""
@@ -235,6 +244,8 @@ class SampleSide:
 
     def take_gather(self, message: GatherRequest) -> None:
         """Make dual vectors at some steps, or what the Hessian makes of a direction."""
+        if message.keeps:
+            self._rows.mixtures.begin()
         self._curvature.round(message)
         self._go_there(message)
         width = self._problems.width
@@ -388,12 +399,12 @@ class SampleSide:
 
     def finish_duals(self) -> None:
         """Remember dual vectors whose sums are complete, if need be; nobody asks for them again."""
-        self._rows.remember(self.duals)
+        self._rows.mixtures.remember(self.duals)
         self._forget_duals()
 
     def pass_over_duals(self) -> None:
         """Another question came: what was told of dual vectors is not asked for again."""
-        if not self._due and not self._rows.remembers:
+        if not self._due and not self._rows.mixtures.keeps:
             self._forget_duals()
 
     def _forget_duals(self) -> None:

@@ -18,6 +18,7 @@ from weft.solvers.subspace.class_fold_problems import Problems
 from weft.solvers.subspace.dual_ascent_with_approximate_gram import MOST_IN_BASIS
 from weft.solvers.subspace.loss_points_and_directions_limit import (
     MOST_STEPS,
+    may_ascend,
     most_directions,
     tells_moments,
     weighing,
@@ -38,7 +39,7 @@ class CurvatureAnswers:
         self._view, self._problems, self._rows = view, problems, rows
         self._loss = settings.make_loss()
         self._piecewise = not self._loss.smooth
-        self._cuts_beside = self._piecewise and settings.solver == SPAN_NEWTON
+        self._cuts_beside = may_ascend(settings) and settings.solver == SPAN_NEWTON
         counted = int(view.counted_rows.sum())
         self._tells_moments = tells_moments(settings, counted, view.min_batch)
         self._most_directions = most_directions(weighing(settings, counted), view.min_batch)
@@ -69,7 +70,7 @@ class CurvatureAnswers:
         if points is None:
             return []
         if not self._cuts_beside:
-            raise malformed("beside", f"is for '{SPAN_NEWTON}' and losses with a kink")
+            raise malformed("beside", f"is for cutting planes of '{SPAN_NEWTON}'")
         vectors = self._rows.vectors
         steps_of(points, "beside", len(vectors), self._problems.width)
         return [vectors.combine(point) for point in points]
@@ -77,7 +78,7 @@ class CurvatureAnswers:
     def check_basis(self, basis: Floats) -> None:
         """Refuse a basis of vectors that are not held, or that no solver asked for."""
         if not self._cuts_beside or not has_formula(self._loss):
-            raise malformed("ascent.basis", f"is for '{SPAN_NEWTON}' and losses with a kink")
+            raise malformed("ascent.basis", f"is for cutting planes of '{SPAN_NEWTON}'")
         sized(basis, "ascent.basis", None, None, self._problems.width)
         most = min(MOST_IN_BASIS, len(self._rows.vectors))
         if not (0 < len(basis) <= most and 0 < basis.shape[1] <= most):

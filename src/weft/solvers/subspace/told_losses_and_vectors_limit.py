@@ -12,6 +12,7 @@ from typing import Self
 from weft.errors import ProtocolError
 from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.cutting_planes_solver import EAGER
+from weft.solvers.subspace.loss_points_and_directions_limit import may_ascend
 from weft.solvers.subspace.newton_cg_solver import MOST_PRODUCTS
 from weft.solvers.subspace.settings import SPAN_NEWTON
 
@@ -20,7 +21,7 @@ _TABLES = 2
 #: Dual vectors in an iteration, at most, besides those for products with the Hessian.
 _VECTORS = 4
 #: Where cutting planes may stand in for Newton's method in the span: cuts, and ascent of two kinds.
-_VECTORS_OF_KINKS = EAGER.count + 2
+_VECTORS_OF_PLANES = EAGER.count + 2
 #: One more where free intercepts of all classes of a joint loss need cuts beside them.
 _VECTORS_OF_CLASSES = 5
 
@@ -45,8 +46,8 @@ class MeasurementLimit:
         products = MOST_PRODUCTS if settings.solver == "newton-cg" else 0
         loss = settings.make_loss()
         vectors = _VECTORS_OF_CLASSES if loss.joint else _VECTORS
-        if settings.solver == SPAN_NEWTON and not loss.smooth:
-            vectors = _VECTORS_OF_KINKS
+        if settings.solver == SPAN_NEWTON and may_ascend(settings):
+            vectors = _VECTORS_OF_PLANES
         return cls(_TABLES * steps, (vectors + products) * steps)
 
     def tell_table(self) -> None:
