@@ -31,8 +31,9 @@ from weft.solvers.subspace.vectors_kept_by_party import Kept
 MOST_IN_BASIS = 128
 #: Samples whose Z are copied at once.
 _CHUNK = 4096
-#: Times that every sample of a cohort takes its step.
-_PASSES = 20
+#: Times that every sample of a cohort takes its step; of smooth losses, of which two vectors are made
+#: and steps take longer, further ones gain nothing.
+_PASSES, _PASSES_OF_SMOOTH = 20, 10
 #: What lies outside the span counts so many times: there, samples are taken as if they did not
 #: overlap, which they do.
 _OUTSIDE = 3.0
@@ -71,7 +72,7 @@ def ascended(
         How many times the samples of a cohort are taken to overlap as they do: with more, they
         leave room for what samples of other cohorts do at the same time.
     """
-    formula = formula_of(loss)
+    formula, passes = formula_of(loss), _PASSES_OF_SMOOTH if loss.smooth else _PASSES
     found = alpha.copy()
     for p in range(alpha.shape[1]):
         inside = _inside(vectors, math.sqrt(overlap) * basis[:, :, p], p, len(alpha))
@@ -79,7 +80,7 @@ def ascended(
             np.ascontiguousarray(every[:, p]) for every in (found, z, labels, used)
         )
         length = overlap * float(curvature[p])
-        _ascend(formula, mine, here, label, some, cohort_start, inside, length)
+        _ascend(formula, mine, here, label, some, cohort_start, inside, length, passes)
         found[:, p] = mine
     return found
 
@@ -141,6 +142,7 @@ def _ascend(
     cohort_start: Any,
     inside: Any,
     curvature: float,
+    passes: int,
 ) -> None:
     """Change α in place, cohort by cohort."""
     squares = np.empty(alpha.shape[0])
@@ -150,7 +152,7 @@ def _ascend(
     begun = alpha.copy()
     for c in range(cohort_start.shape[0] - 1):
         moved[:] = 0.0
-        for _ in range(_PASSES):
+        for _ in range(passes):
             for i in range(cohort_start[c], cohort_start[c + 1]):
                 if not used[i]:
                     continue
