@@ -31,8 +31,8 @@ from weft.solvers.subspace.vectors_kept_by_party import Kept
 MOST_IN_BASIS = 128
 #: Samples whose Z are copied at once.
 _CHUNK = 4096
-#: Times that every sample of a cohort takes its step; of smooth losses, of which two vectors are made
-#: and steps take longer, further ones gain nothing.
+#: Times that every sample of a cohort takes its step. Those of smooth losses take longer, and more
+#: of them gain nothing.
 _PASSES, _PASSES_OF_SMOOTH = 20, 10
 #: What lies outside the span counts so many times: there, samples are taken as if they did not
 #: overlap, which they do.
