@@ -169,3 +169,11 @@ def test_dual_vectors_are_kept_for_planes_alone() -> None:
         assert not any(_kept(party) for party in other.parties.values())
     kinks, run = trained(parties, iterations=4, loss="hinge", terms={"min_batch": 1})
     assert not any(_kept(party) for party in kinks.parties.values())
+
+
+@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+def test_a_table_of_zeros_is_certified(loss: str) -> None:
+    table = made_up(200, 4)
+    table.block[:] = 0.0
+    _, run = trained(SPLITS["grid"](table, k=2, q=2).parties, loss=loss, iterations=3)
+    assert run.result.certificate.gap <= 1e-9

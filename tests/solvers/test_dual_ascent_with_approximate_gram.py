@@ -35,6 +35,10 @@ LOSSES = ("hinge", "absolute", "epsilon_insensitive", "logistic", "squared")
 
 def model(loss: Any, z: Any, labels: Any, inside: Any, curvature: float) -> Any:
     """What ascent maximises: −l*(−a) − z·δ − δᵀKδ/2, and its K."""
+    if loss.smooth:
+        # No sample is taken for longer than that.
+        squares = np.maximum((inside**2).sum(axis=1, keepdims=True), 1e-300)
+        inside, curvature = inside * np.sqrt(np.minimum(1.0, 4.0 / squares)), min(curvature, 4.0)
     squares = (inside**2).sum(axis=1)
     outside = 3.0 * np.maximum(curvature - squares, 0.02 * curvature)
     kernel = inside @ inside.T + np.diag(outside)

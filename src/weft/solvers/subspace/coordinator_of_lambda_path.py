@@ -63,8 +63,8 @@ class Solver(Protocol):
     def inherit(self) -> None: ...
 
 
-#: Below such a gap cutting planes of a smooth loss take more round trips than L-BFGS.
-_FINEST_OF_PLANES = 1e-5
+#: Vectors for a column, from which on their span has most of a table's directions.
+_SHARE_OF_COLUMNS = 0.5
 #: Makes a solver of what is known when a run begins.
 Start = Callable[[Subspace], Solver]
 
@@ -366,15 +366,26 @@ class NewtonCgCoordinator(SubspaceCoordinator):
 
 class SpanNewtonCoordinator(SubspaceCoordinator):
     def choose(self, exchange: Exchange) -> Start:
-        planes = not _why_no_planes(exchange)
-        smooth = exchange.settings.make_loss().smooth
-        least = MOST_DIRECTIONS if planes and smooth else LEAST_DIRECTIONS
-        why = _why_no_moments(exchange, least)
+        planes = may_ascend(exchange.settings) and exchange.alike
+        why = _why_no_moments(
+            exchange, _fewest_directions(exchange) if planes else LEAST_DIRECTIONS
+        )
         if not why:
             return SpanNewton
         instead = "cutting planes" if planes else "L-BFGS"
         exchange.notes.append(f"{why}: directions come from {instead} instead")
         return _planes(exchange, EAGER) if planes else Lbfgs
+
+
+def _fewest_directions(exchange: Exchange) -> int:
+    """Vectors below which cutting planes do better than second moments of so many.
+
+    Of a smooth loss, Newton's method in their span stalls where a table has many more columns.
+    """
+    if not exchange.settings.make_loss().smooth:
+        return LEAST_DIRECTIONS
+    most = math.ceil(exchange.holdings.n_features * _SHARE_OF_COLUMNS)
+    return min(MOST_DIRECTIONS, max(LEAST_DIRECTIONS, most))
 
 
 def _planes(exchange: Exchange, places: Places) -> Start:
@@ -400,16 +411,4 @@ def _why_no_moments(exchange: Exchange, least: int) -> str:
             "some party counts too few samples to tell second moments of "
             f"{least} vectors under min_batch"
         )
-    return ""
-
-
-def _why_no_planes(exchange: Exchange) -> str:
-    """Why cutting planes do not stand in for a solver of this run; empty: they can."""
-    settings = exchange.settings
-    if not may_ascend(settings):
-        return "its dual vectors are not mixed"
-    if not exchange.alike:
-        return "samples have weights or offsets of their own"
-    if settings.make_loss().smooth and (settings.gap or 0.0) < _FINEST_OF_PLANES:
-        return "planes come slowly to small gaps of smooth losses"
     return ""

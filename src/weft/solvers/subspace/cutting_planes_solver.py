@@ -36,6 +36,8 @@ _LONGEST_STRETCH = 0.3
 #: The next cut is made a little beyond the step that was best last time.
 _BEYOND = 1.5
 _FIRST_REACH = 0.5
+#: Squares of samples of which all cells are zero count as this.
+_SHORTEST = 1e-30
 #: Iterations in which both kinds of dual vectors are made, whatever they are worth.
 _TRIAL = 8
 #: The gap falls well if it comes down to this share of itself in half as many iterations.
@@ -162,7 +164,7 @@ class CuttingPlanes:
         able = self._places.together and has_formula(exchange.settings.make_loss())
         return Ascent(
             weights=weights[1:],
-            curvature=exchange.mean_square / per_square,
+            curvature=max(exchange.mean_square, _SHORTEST) / per_square,
             basis=basis_of_newest(subspace, most_in_basis(subspace.width, samples))
             / np.sqrt(per_square)
             if able

@@ -37,6 +37,11 @@ _PASSES, _PASSES_OF_SMOOTH = 20, 10
 #: What lies outside the span counts so many times: there, samples are taken as if they did not
 #: overlap, which they do.
 _OUTSIDE = 3.0
+#: Samples of a smooth loss are taken for as long as this at most, inside and outside the span. The
+#: longer they are, the more a step is a straight line between bounds: where a sample comes to one
+#: of them, the change of the step would be its alone. Up to this length steps bend no sharper than
+#: slopes do.
+_LONGEST = 4.0
 #: The least share of a sample's length that counts as outside.
 _LEAST = 0.02
 
@@ -76,12 +81,17 @@ def ascended(
     found = alpha.copy()
     for p in range(alpha.shape[1]):
         inside = _inside(vectors, math.sqrt(overlap) * basis[:, :, p], p, len(alpha))
+        length = overlap * float(curvature[p])
+        if loss.smooth:
+            _shorten(inside, _LONGEST)
+            length = min(length, _LONGEST)
         mine, here, label, some = (
             np.ascontiguousarray(every[:, p]) for every in (found, z, labels, used)
         )
-        length = overlap * float(curvature[p])
         _ascend(formula, mine, here, label, some, cohort_start, inside, length, passes)
         found[:, p] = mine
+    if not np.isfinite(found).all():
+        raise malformed("ascent.basis", "leads to numbers that are too large")
     return found
 
 
@@ -99,6 +109,19 @@ def _inside(vectors: Sequence[Kept], basis: Floats, problem: int, rows: int) -> 
     if not np.isfinite(inside).all():
         raise malformed("ascent.basis", "leads to numbers that are too large")
     return inside
+
+
+@numba.njit(**OUTER)
+def _shorten(inside: Any, most: float) -> None:
+    """Let no sample have a larger square."""
+    for i in range(inside.shape[0]):
+        square = 0.0
+        for j in range(inside.shape[1]):
+            square += np.float64(inside[i, j]) * np.float64(inside[i, j])
+        if square > most:
+            less = math.sqrt(most / square)
+            for j in range(inside.shape[1]):
+                inside[i, j] *= less
 
 
 @numba.njit(**OUTER)

@@ -33,6 +33,9 @@ MOST_DIRECTIONS = 64
 
 #: Where second moments of fewer vectors may be told, they are not asked for.
 LEAST_DIRECTIONS = 24
+#: Below such a gap planes of a smooth loss take more round trips than L-BFGS, as they now and then
+#: do above it.
+_FINEST_OF_PLANES = 5e-5
 #: One of so many samples counts where only those next to a kink weigh much …
 _PER_KINK = 16
 #: … and of those with a smooth loss, which weigh less the farther their scores are from zero.
@@ -77,8 +80,9 @@ def may_ascend(settings: Settings) -> bool:
     loss = settings.make_loss()
     if not loss.smooth:
         return True
-    agreed = settings.solver == SPAN_NEWTON and settings.penalize_intercept
-    return agreed and has_formula(loss)
+    agreed = settings.solver == SPAN_NEWTON and settings.class_weight is None
+    coarse = settings.gap is not None and settings.gap >= _FINEST_OF_PLANES
+    return agreed and coarse and settings.penalize_intercept and has_formula(loss)
 
 
 def tells_moments(settings: Settings, samples: int, min_batch: int) -> bool:

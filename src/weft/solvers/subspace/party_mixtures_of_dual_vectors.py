@@ -42,9 +42,10 @@ class DualMixtures:
         self, settings: Settings, nothing: Floats, group: NDArray[np.int32] | None, *, alike: bool
     ) -> None:
         self._nothing, self._group, self._groups = nothing, group, settings.groups
-        # Of samples that weigh more or less, steps of ascent would lead out of bounds.
+        # Steps of ascent take all samples to weigh the same, and points no part of an offset.
         self._may_ascend = may_ascend(settings) and alike
-        self._ascends = False
+        #: Whether cutting planes are made, for which mixtures and more cuts are asked for.
+        self.ascends = False
         #: Whether dual vectors are kept.
         self.keeps = settings.hands_over
         #: Whether some are complete, kept or not.
@@ -59,7 +60,7 @@ class DualMixtures:
             raise malformed("keeps", "is for cutting planes, which nobody agreed to in this run")
         if self._begun:
             raise malformed("keeps", "comes after the first dual vectors")
-        self.keeps = self._ascends = True
+        self.keeps = self.ascends = True
 
     def remember(self, duals: Floats) -> None:
         """Keep dual vectors whose sums are complete, where mixtures of them are wanted."""
@@ -77,7 +78,7 @@ class DualMixtures:
 
     def mix(self, weights: Floats) -> None:
         """Begin ascent from a mixture."""
-        if not self._ascends:
+        if not self.ascends:
             raise malformed("ascent", "is from dual vectors, which are not kept in this run")
         self._before, self.alpha = self.alpha, self.mixed(weights)
 

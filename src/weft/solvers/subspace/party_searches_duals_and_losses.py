@@ -213,6 +213,9 @@ class SampleSide:
             raise malformed("ascent.curvature", f"is not above 0 and below {_STEEPEST:g}")
         rows.mixtures.mix(message.weights)
         if message.basis is None:
+            if self._loss.smooth:
+                # Steps of any length bend at single samples.
+                raise malformed("ascent.basis", "is missing where the loss is smooth")
             risen = [rows.ascended(message.curvature)]
         else:
             self._curvature.check_basis(message.basis)
@@ -246,6 +249,7 @@ class SampleSide:
         """Make dual vectors at some steps, or what the Hessian makes of a direction."""
         if message.keeps:
             self._rows.mixtures.begin()
+            self._limit.begin_planes()
         self._curvature.round(message)
         self._go_there(message)
         width = self._problems.width

@@ -18,7 +18,6 @@ from weft.solvers.subspace.class_fold_problems import Problems
 from weft.solvers.subspace.dual_ascent_with_approximate_gram import MOST_IN_BASIS
 from weft.solvers.subspace.loss_points_and_directions_limit import (
     MOST_STEPS,
-    may_ascend,
     most_directions,
     tells_moments,
     weighing,
@@ -39,7 +38,7 @@ class CurvatureAnswers:
         self._view, self._problems, self._rows = view, problems, rows
         self._loss = settings.make_loss()
         self._piecewise = not self._loss.smooth
-        self._cuts_beside = may_ascend(settings) and settings.solver == SPAN_NEWTON
+        self._is_span_newton = settings.solver == SPAN_NEWTON
         counted = int(view.counted_rows.sum())
         self._tells_moments = tells_moments(settings, counted, view.min_batch)
         self._most_directions = most_directions(weighing(settings, counted), view.min_batch)
@@ -69,15 +68,20 @@ class CurvatureAnswers:
         """z of points beside the way to the target, from what they are combined of."""
         if points is None:
             return []
-        if not self._cuts_beside:
+        if not self._makes_planes:
             raise malformed("beside", f"is for cutting planes of '{SPAN_NEWTON}'")
         vectors = self._rows.vectors
         steps_of(points, "beside", len(vectors), self._problems.width)
         return [vectors.combine(point) for point in points]
 
+    @property
+    def _makes_planes(self) -> bool:
+        """Whether cutting planes were begun in the place of Newton's method in the span."""
+        return self._is_span_newton and self._rows.mixtures.ascends
+
     def check_basis(self, basis: Floats) -> None:
         """Refuse a basis of vectors that are not held, or that no solver asked for."""
-        if not self._cuts_beside or not has_formula(self._loss):
+        if not self._makes_planes or not has_formula(self._loss):
             raise malformed("ascent.basis", f"is for cutting planes of '{SPAN_NEWTON}'")
         sized(basis, "ascent.basis", None, None, self._problems.width)
         most = min(MOST_IN_BASIS, len(self._rows.vectors))
@@ -87,6 +91,8 @@ class CurvatureAnswers:
     def moments(self, message: SearchRequest) -> Floats:
         """Second moments of the vectors' Z, at the first guessed step."""
         view, vectors = self._view, len(self._rows.vectors)
+        if self._makes_planes:
+            raise malformed("moments", "are not told where cutting planes are made")
         if not self._tells_moments:
             raise ProtocolError(
                 f"a message asks for second moments, which are told with '{SPAN_NEWTON}', without "

@@ -12,7 +12,6 @@ from typing import Self
 from weft.errors import ProtocolError
 from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.cutting_planes_solver import EAGER
-from weft.solvers.subspace.loss_points_and_directions_limit import may_ascend
 from weft.solvers.subspace.newton_cg_solver import MOST_PRODUCTS
 from weft.solvers.subspace.settings import SPAN_NEWTON
 
@@ -37,6 +36,7 @@ class MeasurementLimit:
 
     def __init__(self, tables: float, vectors: float) -> None:
         self._tables, self._vectors = tables, vectors
+        self._more_of_planes = 0.0
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -46,9 +46,15 @@ class MeasurementLimit:
         products = MOST_PRODUCTS if settings.solver == "newton-cg" else 0
         loss = settings.make_loss()
         vectors = _VECTORS_OF_CLASSES if loss.joint else _VECTORS
-        if settings.solver == SPAN_NEWTON and may_ascend(settings):
-            vectors = _VECTORS_OF_PLANES
-        return cls(_TABLES * steps, (vectors + products) * steps)
+        limit = cls(_TABLES * steps, (vectors + products) * steps)
+        if settings.solver == SPAN_NEWTON:
+            limit._more_of_planes = (_VECTORS_OF_PLANES - vectors) * steps
+        return limit
+
+    def begin_planes(self) -> None:
+        """Cutting planes stand in: they ask for more vectors in an iteration."""
+        self._vectors += self._more_of_planes
+        self._more_of_planes = 0.0
 
     def tell_table(self) -> None:
         """A table of losses is asked for."""
