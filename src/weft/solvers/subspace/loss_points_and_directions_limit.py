@@ -74,15 +74,17 @@ def may_tell_moments(settings: Settings) -> bool:
 def may_ascend(settings: Settings) -> bool:
     """Whether mixtures of dual vectors, and steps of ascent from them, may be asked for.
 
-    They are for cutting planes, which losses with a kink take, and those that have a compiled
-    formula where Newton's method in the span was agreed on.
+    They are for cutting planes, which losses with a kink take, and where Newton's method in the
+    span was agreed on, smooth ones that bend nowhere at once: steps of others show where single
+    samples come to a bend.
     """
     loss = settings.make_loss()
     if not loss.smooth:
         return True
     agreed = settings.solver == SPAN_NEWTON and settings.class_weight is None
     coarse = settings.gap is not None and settings.gap >= _FINEST_OF_PLANES
-    return agreed and coarse and settings.penalize_intercept and has_formula(loss)
+    bends = loss.spreads and has_formula(loss)
+    return agreed and coarse and bends and settings.penalize_intercept
 
 
 def tells_moments(settings: Settings, samples: int, min_batch: int) -> bool:
