@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from weft.array_types import Flags, Floats, Ints
 from weft.losses import Loss
-from weft.losses.compiled_sample_losses import Formula, formula_of, step
+from weft.losses.compiled_sample_losses import LOGISTIC, Formula, formula_of, step
 from weft.numba_options import INNER, OUTER
 from weft.protocol.declared_message_fields import malformed
 from weft.solvers.subspace.vectors_kept_by_party import Kept
@@ -37,11 +37,14 @@ _PASSES, _PASSES_OF_SMOOTH = 20, 10
 #: What lies outside the span counts so many times: there, samples are taken as if they did not
 #: overlap, which they do.
 _OUTSIDE = 3.0
-#: Samples of a smooth loss are taken for as long as this at most, inside and outside the span. The
-#: longer they are, the more a step is a straight line between bounds: where a sample comes to one
-#: of them, the change of the step would be its alone. Up to this length steps bend no sharper than
-#: slopes do.
-_LONGEST = 4.0
+#: Samples are taken for as long as this at most, inside the span and outside, and what is farther
+#: is no number any more.
+_LONGEST = 1e6
+#: Scores of a logistic loss are brought nearer to zero by this factor, until samples of a cohort
+#: bend as much as this many times ``min_batch`` could, or as this share of all can.
+_NEARER, _BENDING, _SHARE = 1.25, 2.0, 0.5
+#: So often, any finite score comes near zero.
+_TIMES_NEARER = 4000
 #: The least share of a sample's length that counts as outside.
 _LEAST = 0.02
 
@@ -57,6 +60,7 @@ def ascended(
     basis: Floats,
     curvature: Floats,
     overlap: float = 1.0,
+    least: int = 1,
 ) -> Floats:
     """α after some passes of ascent in every cohort, problem by problem.
 
@@ -76,6 +80,10 @@ def ascended(
     overlap
         How many times the samples of a cohort are taken to overlap as they do: with more, they
         leave room for what samples of other cohorts do at the same time.
+    least
+        ``min_batch``. Steps of a logistic loss bend where samples come to a bound of theirs. Were
+        scores so far apart that one does so at a time, three vectors close together would show its
+        row, although each two differ in enough samples.
     """
     formula, passes = formula_of(loss), _PASSES_OF_SMOOTH if loss.smooth else _PASSES
     found = alpha.copy()
@@ -88,6 +96,8 @@ def ascended(
         mine, here, label, some = (
             np.ascontiguousarray(every[:, p]) for every in (found, z, labels, used)
         )
+        if formula.family == LOGISTIC:
+            here = _near_zero(here, some, cohort_start, float(least))
         _ascend(formula, mine, here, label, some, cohort_start, inside, length, passes)
         found[:, p] = mine
     if not np.isfinite(found).all():
@@ -122,6 +132,35 @@ def _shorten(inside: Any, most: float) -> None:
             less = math.sqrt(most / square)
             for j in range(inside.shape[1]):
                 inside[i, j] *= less
+
+
+@numba.njit(**OUTER)
+def _near_zero(z: Any, used: Any, cohort_start: Any, least: float) -> Any:
+    """Scores of every cohort over the same number, one or more, so that enough samples bend."""
+    near = z.copy()
+    for c in range(cohort_start.shape[0] - 1):
+        rows = range(cohort_start[c], cohort_start[c + 1])
+        count = 0
+        for i in rows:
+            count += used[i]
+        enough = min(_BENDING * least, _SHARE * count)
+        for _ in range(_TIMES_NEARER):
+            if _bending(near, used, cohort_start[c], cohort_start[c + 1]) >= enough:
+                break
+            for i in rows:
+                near[i] /= _NEARER
+    return near
+
+
+@numba.njit(**OUTER)
+def _bending(z: Any, used: Any, start: int, end: int) -> float:
+    """Curvature of the logistic loss over all samples, in units of the most that one can have."""
+    total = 0.0
+    for i in range(start, end):
+        if used[i]:
+            odds = math.exp(-abs(z[i]))
+            total += 4.0 * odds / (1.0 + odds) ** 2
+    return total
 
 
 @numba.njit(**OUTER)

@@ -274,6 +274,7 @@ class Rows:
             basis,
             curvature,
             overlap,
+            self._least,
         )
         return self._mine(found)
 
