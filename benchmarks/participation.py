@@ -1,8 +1,8 @@
 """Round trips to a certified gap where parties come and go, beside HyFDCA at the same number.
 
 ``span-newton`` trains each problem with everyone, and with 0.9, 0.5 and 0.1 of the parties in a
-round trip (rounded down, one at least), under the careful terms and with a blind coordinator. With
-the hinge loss and fewer samples, ``cutting-planes`` stand in for it. A question waits until all
+round trip (rounded down, one at least), under the careful terms and with a blind coordinator. Where
+parties count fewer samples, cutting planes stand in for it. A question waits until all
 whom it concerns have come by, and every turn counts as a round trip, whoever comes. Round trips
 count from the first message, matching, setting up and closing included; the first two are done
 with everyone.

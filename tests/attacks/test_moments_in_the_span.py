@@ -119,13 +119,14 @@ def test_no_moments_are_told_where_curvature_may_be_that_of_few(table, few_direc
     [("logistic", "lbfgs"), ("hinge", "cutting-planes"), ("logistic", "span-newton")],
 )
 def test_only_cuts_that_stand_in_for_newton_are_made_beside_the_way(table, loss, solver):
-    """Whoever agreed to another solver has not agreed to vectors in several directions at once."""
+    """Whoever agreed to another solver has not agreed to vectors in several directions at once, and
+    whoever was not told that planes are made, neither."""
     stage = staged(table, loss, solver)
     held = len(stage.half("p1").features.vectors)
     stage.ask("point", point=np.zeros((held, 1)))
     asked = {"moved": STAY, "steps": np.zeros((3, 2, 1)), "at": np.array([[1.0]]), "later": True}
     asked |= {"by_rows": stage.by_rows, "of": "point", "beside": np.zeros((1, held, 1))}
-    with pytest.raises(ProtocolError, match="'beside' is for 'span-newton' and losses with a kink"):
+    with pytest.raises(ProtocolError, match="'beside' is for cutting planes of 'span-newton'"):
         stage.ask("search", **asked)
 
 

@@ -61,6 +61,7 @@ MODES = {
     "rounds.local.measure": "less is told: no scalars",
     "rounds.merge.measure": "less is told: no scalars",
     "subspace.gather.first": "less is told: no sizes of the samples",
+    "subspace.gather.keeps": "no dual vectors are kept, and no ascent begins from any",
     "subspace.gather.later": "vectors are told now, in a sum over everyone or as noise",
     "subspace.gather.send": "it speaks for all of its cohorts",
     "subspace.point.model": "no model is kept",
