@@ -9,10 +9,13 @@ import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from weft.data import SPLITS, Table, Tile, load
+from weft.errors import ProtocolError
 from weft.federation.local_federation import Federation
 from weft.federation.preprocessing_settings import Preprocessing
 from weft.guards import Terms
 from weft.solvers.run_settings import Settings
+from weft.solvers.subspace.messages import SearchRequest
+from weft.solvers.subspace.told_losses_and_vectors_limit import MeasurementLimit
 
 PLANES = "directions come from cutting planes"
 LBFGS = "directions come from L-BFGS"
@@ -177,3 +180,26 @@ def test_a_table_of_zeros_is_certified(loss: str) -> None:
     table.block[:] = 0.0
     _, run = trained(SPLITS["grid"](table, k=2, q=2).parties, loss=loss, iterations=3)
     assert run.result.certificate.gap <= 1e-9
+
+
+def test_whoever_makes_planes_tells_no_moments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "weft.solvers.subspace.coordinator_round_trips.SearchRequest",
+        lambda **fields: SearchRequest(**{**fields, "moments": True}),
+    )
+    with pytest.raises(ProtocolError, match="not told where cutting planes are made"):
+        trained(SPLITS["grid"](made_up(600, 8), k=2, q=2).parties)
+
+
+def test_more_vectors_are_told_only_where_planes_are_begun() -> None:
+    settings = Settings(lam=LAM, loss="logistic", solver="span-newton", gap=1e-3, iterations=1)
+    limit = MeasurementLimit.of(settings)
+    limit.tell_vectors(8)
+    with pytest.raises(ProtocolError, match="more than the iterations"):
+        limit.tell_vectors(1)
+    limit = MeasurementLimit.of(settings)
+    limit.begin_planes()
+    limit.begin_planes()
+    limit.tell_vectors(16)
+    with pytest.raises(ProtocolError, match="more than the iterations"):
+        limit.tell_vectors(1)
