@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,7 +18,6 @@ from weft.solvers.subspace.loss_points_and_directions_limit import (
     most_steps,
 )
 from weft.solvers.subspace.messages import (
-    Ascent,
     CloseReply,
     CloseRequest,
     DualsReply,
@@ -38,6 +35,7 @@ from weft.solvers.subspace.messages import (
     SearchRequest,
 )
 from weft.solvers.subspace.min_batch_between_dual_vectors import Guard, ToldVectors
+from weft.solvers.subspace.party_dual_ascent import ascend
 from weft.solvers.subspace.party_feature_vectors_and_models import FeatureSide
 from weft.solvers.subspace.party_held_out_score_counts import HeldOutScores
 from weft.solvers.subspace.party_sample_values import Rows
@@ -46,12 +44,6 @@ from weft.solvers.subspace.told_losses_and_vectors_limit import MeasurementLimit
 from weft.solvers.subspace.vectors_kept_by_party import Wires, sized
 from weft.sums.party_contribution import Wire, own_slots, speaks
 from weft.sums.scalar_sums import over_labelled, pack_scalars
-
-#: How much room a cohort leaves to others in a second ascent, of a smooth loss: there, samples that
-#: step as if they were alone point nowhere, since none has a kink to come to.
-_ROOM = 4.0
-#: A step of ascent along something steeper goes nowhere.
-_STEEPEST = 1e100
 
 
 class SampleSide:
@@ -195,7 +187,13 @@ class SampleSide:
         duals = self._guess(guesses, shares)
         if message.ascent is not None:
             # Other guesses: where coordinate ascent leads.
-            risen = self._ascend(message.ascent)
+            risen = ascend(
+                message.ascent,
+                self._rows,
+                self._curvature,
+                smooth=self._loss.smooth,
+                largest=self._largest_dual,
+            )
             duals = np.hstack([duals, *risen])
             there = np.zeros((len(risen), shares.shape[1], width))
             there[:, 1] = 1.0
@@ -203,29 +201,6 @@ class SampleSide:
         # Slopes of a piecewise linear loss are whole numbers, which travel as they are.
         exact = not self._loss.smooth and message.ascent is None and message.rounding is None
         self._collect(duals, shares, exact=exact, later=message.later)
-
-    def _ascend(self, message: Ascent) -> list[Floats]:
-        """Dual vectors by coordinate ascent from a mixture."""
-        rows, width = self._rows, self._problems.width
-        sized(message.weights, "ascent.weights", None, width)
-        sized(message.curvature, "ascent.curvature", width)
-        if not ((message.curvature > 0.0) & (message.curvature < _STEEPEST)).all():
-            raise malformed("ascent.curvature", f"is not above 0 and below {_STEEPEST:g}")
-        rows.mixtures.mix(message.weights)
-        if message.basis is None:
-            if self._loss.smooth:
-                # Steps of any length bend at single samples.
-                raise malformed("ascent.basis", "is missing where the loss is smooth")
-            risen = [rows.ascended(message.curvature)]
-        else:
-            self._curvature.check_basis(message.basis)
-            in_cohorts = partial(rows.ascended_in_cohorts, message.curvature, message.basis)
-            if self._loss.smooth:
-                risen = [in_cohorts(1.0), in_cohorts(_ROOM)]
-            else:
-                risen = [rows.ascended(message.curvature), in_cohorts(1.0)]
-        # Of losses without a steepest slope, a step may lead beyond what can be added.
-        return [np.clip(one, -self._largest_dual, self._largest_dual) for one in risen]
 
     def tell_search(self, message: SearchRequest) -> SearchReply:
         """Losses along the way, and what the new dual vectors give."""
