@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import LogisticRegression
 
 from weft.data import SPLITS, Table, Tile, load
 from weft.errors import ProtocolError
@@ -56,26 +56,20 @@ def notes(run: Any) -> str:
     return " ".join(run.result.notes)
 
 
-def optimum(table: Table, loss: str) -> float:
+def optimum(table: Table) -> float:
     """P* on the pooled table, by scikit-learn."""
     x, y = np.asarray(table.block, float), table.labels
-    if loss == "squared":
-        w = Ridge(alpha=LAM * len(x), fit_intercept=False, tol=1e-12).fit(x, y).coef_
-        return float(0.5 * ((y - x @ w) ** 2).mean() + 0.5 * LAM * w @ w)
     judge = LogisticRegression(C=1 / (LAM * len(x)), fit_intercept=False, tol=1e-10, max_iter=9999)
     w = judge.fit(x, y).coef_[0]
     return float(np.logaddexp(0, -y * (x @ w)).mean() + 0.5 * LAM * w @ w)
 
 
-@pytest.mark.parametrize("loss", ["logistic", "squared"])
 @pytest.mark.parametrize(("k", "q"), [(2, 2), (1, 3), (3, 1)])
-def test_each_bound_is_one_and_the_end_is_what_scikit_learn_finds(
-    loss: str, k: int, q: int
-) -> None:
-    table = made_up(600, 18, regression=loss == "squared")
-    _, run = trained(SPLITS["grid"](table, k=k, q=q).parties, loss=loss)
+def test_each_bound_is_one_and_the_end_is_what_scikit_learn_finds(k: int, q: int) -> None:
+    table = made_up(600, 18)
+    _, run = trained(SPLITS["grid"](table, k=k, q=q).parties)
     assert PLANES in notes(run)
-    best = optimum(table, loss)
+    best = optimum(table)
     for record in run.result.history:
         assert record.dual <= best * (1 + 1e-7)
         assert best <= record.primal * (1 + 1e-7)
@@ -98,7 +92,7 @@ def test_holders_without_labels_make_the_same_vectors() -> None:
     }
     _, run = trained(parties)
     assert PLANES in notes(run)
-    best = optimum(table, "logistic")
+    best = optimum(table)
     for record in run.result.history:
         assert record.dual <= best * (1 + 1e-7)
         assert best <= record.primal * (1 + 1e-7)
@@ -128,12 +122,13 @@ def test_several_lambdas_and_folds_go_on_with_the_same_planes() -> None:
         {"penalize_intercept": False},
         {"class_weight": {"1": 3.0, "-1": 0.5}},
         {"gap": 1e-7},
+        {"loss": "squared"},
         {"loss": "poisson"},
     ],
     ids=str,
 )
 def test_lbfgs_stands_in_where_planes_do_not(more: dict[str, Any]) -> None:
-    table = made_up(300, 6, regression=more.get("loss") == "poisson")
+    table = made_up(300, 6, regression="loss" in more)
     if table.task == "regression":
         table = Table(
             table.ids, table.features, table.block, np.abs(table.labels).round(), table.task, "p"

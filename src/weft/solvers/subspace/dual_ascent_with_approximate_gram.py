@@ -37,11 +37,14 @@ _PASSES, _PASSES_OF_SMOOTH = 20, 10
 #: What lies outside the span counts so many times: there, samples are taken as if they did not
 #: overlap, which they do.
 _OUTSIDE = 3.0
-#: Samples are taken for as long as this at most, inside the span and outside, and what is farther
-#: is no number any more.
-_LONGEST = 1e6
+#: Steps of a smooth loss are as short as if no sample had a larger square than this. Longer ones
+#: lead in straight lines from one bend to another, so that almost every sample differs between two
+#: vectors, as guards ask, and yet one alone may bend between three, which show its row then. Those
+#: of this length do so no more often than slopes.
+_LONGEST = 20.0
 #: Scores of a logistic loss are brought nearer to zero by this factor, until samples of a cohort
-#: bend as much as this many times ``min_batch`` could, or as this share of all can.
+#: bend as much as this many times ``min_batch`` could, or as this share of all can. Else vectors
+#: would differ in so few samples that guards stop small tables.
 _NEARER, _BENDING, _SHARE = 1.25, 2.0, 0.5
 #: So often, any finite score comes near zero.
 _TIMES_NEARER = 4000
@@ -81,24 +84,22 @@ def ascended(
         How many times the samples of a cohort are taken to overlap as they do: with more, they
         leave room for what samples of other cohorts do at the same time.
     least
-        ``min_batch``. Steps of a logistic loss bend where samples come to a bound of theirs. Were
-        scores so far apart that one does so at a time, three vectors close together would show its
-        row, although each two differ in enough samples.
+        ``min_batch``: in so many samples, vectors have to differ.
     """
     formula, passes = formula_of(loss), _PASSES_OF_SMOOTH if loss.smooth else _PASSES
     found = alpha.copy()
     for p in range(alpha.shape[1]):
         inside = _inside(vectors, math.sqrt(overlap) * basis[:, :, p], p, len(alpha))
         length = overlap * float(curvature[p])
+        longest = _LONGEST if loss.smooth else math.inf
         if loss.smooth:
             _shorten(inside, _LONGEST)
-            length = min(length, _LONGEST)
         mine, here, label, some = (
             np.ascontiguousarray(every[:, p]) for every in (found, z, labels, used)
         )
         if formula.family == LOGISTIC:
             here = _near_zero(here, some, cohort_start, float(least))
-        _ascend(formula, mine, here, label, some, cohort_start, inside, length, passes)
+        _ascend(formula, mine, here, label, some, cohort_start, inside, length, longest, passes)
         found[:, p] = mine
     if not np.isfinite(found).all():
         raise malformed("ascent.basis", "leads to numbers that are too large")
@@ -204,6 +205,7 @@ def _ascend(
     cohort_start: Any,
     inside: Any,
     curvature: float,
+    longest: float,
     passes: int,
 ) -> None:
     """Change α in place, cohort by cohort."""
@@ -219,6 +221,7 @@ def _ascend(
                 if not used[i]:
                     continue
                 outside = _OUTSIDE * max(curvature - squares[i], _LEAST * curvature)
+                outside = min(outside, longest - squares[i])
                 score = z[i] + _dot(inside[i], moved) + outside * (alpha[i] - begun[i])
                 new = step(formula, alpha[i], score, labels[i], squares[i] + outside)
                 change = new - alpha[i]

@@ -76,14 +76,14 @@ def may_ascend(settings: Settings) -> bool:
 
     They are for cutting planes, which losses with a kink take, and where Newton's method in the
     span was agreed on, smooth ones that bend nowhere at once: steps of others show where single
-    samples come to a bend.
+    samples come to a bend. Slopes without a bound do so where they are cut off.
     """
     loss = settings.make_loss()
     if not loss.smooth:
         return True
     agreed = settings.solver == SPAN_NEWTON and settings.class_weight is None
     coarse = settings.gap is not None and settings.gap >= _FINEST_OF_PLANES
-    bends = loss.spreads and has_formula(loss)
+    bends = loss.spreads and math.isfinite(loss.lipschitz) and has_formula(loss)
     return agreed and coarse and bends and settings.penalize_intercept
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-import numpy as np
-
 from weft.array_types import Floats
 from weft.protocol.declared_message_fields import malformed
 from weft.solvers.subspace.messages import Ascent
@@ -21,9 +19,9 @@ _STEEPEST = 1e100
 
 
 def ascend(
-    message: Ascent, rows: Rows, curvature: CurvatureAnswers, *, smooth: bool, largest: float
+    message: Ascent, rows: Rows, curvature: CurvatureAnswers, *, smooth: bool
 ) -> list[Floats]:
-    """One or two dual vectors, none of whose entries is above ``largest``.
+    """One or two dual vectors.
 
     Parameters
     ----------
@@ -41,13 +39,9 @@ def ascend(
         if smooth:
             # Steps of any length bend at single samples.
             raise malformed("ascent.basis", "is missing where the loss is smooth")
-        risen = [rows.ascended(message.curvature)]
-    else:
-        curvature.check_basis(message.basis)
-        in_cohorts = partial(rows.ascended_in_cohorts, message.curvature, message.basis)
-        if smooth:
-            risen = [in_cohorts(1.0), in_cohorts(_ROOM)]
-        else:
-            risen = [rows.ascended(message.curvature), in_cohorts(1.0)]
-    # Of losses without a steepest slope, a step may lead beyond what can be added.
-    return [np.clip(one, -largest, largest) for one in risen]
+        return [rows.ascended(message.curvature)]
+    curvature.check_basis(message.basis)
+    in_cohorts = partial(rows.ascended_in_cohorts, message.curvature, message.basis)
+    if smooth:
+        return [in_cohorts(1.0), in_cohorts(_ROOM)]
+    return [rows.ascended(message.curvature), in_cohorts(1.0)]

@@ -48,8 +48,8 @@ class DualMixtures:
         self.ascends = False
         #: Whether dual vectors are kept.
         self.keeps = settings.hands_over
-        #: Whether some are complete, kept or not.
-        self._begun = False
+        #: Whether it is too late to begin.
+        self._late = False
         #: The dual vectors of the vectors after the anchor, one for all groups of rows.
         self._held: list[Floats] = []
         self.alpha = self._before = nothing
@@ -58,13 +58,17 @@ class DualMixtures:
         """Keep dual vectors from the first on, for ascent from mixtures of them."""
         if not self._may_ascend:
             raise malformed("keeps", "is for cutting planes, which nobody agreed to in this run")
-        if self._begun:
-            raise malformed("keeps", "comes after the first dual vectors")
+        if self._late:
+            raise malformed("keeps", "comes after the first dual vectors, or second moments")
         self.keeps = self.ascends = True
+
+    def pass_by(self) -> None:
+        """What was told already does not go together with ascent."""
+        self._late = True
 
     def remember(self, duals: Floats) -> None:
         """Keep dual vectors whose sums are complete, where mixtures of them are wanted."""
-        self._begun = True
+        self.pass_by()
         if self.keeps:
             parts = side_by_side(duals, self._nothing.shape[1])
             self._held += [np.ascontiguousarray(part) for part in parts]

@@ -86,9 +86,9 @@ class SampleSide:
         #: What of the feature sums the next reply tells, and with which noise.
         self._told_sums = self.partial
         self._told_noise: NDArray[np.int64] | None = None
-        #: Steps at which dual vectors were guessed, and whether a vector there was cut off.
+        #: Steps at which dual vectors were guessed, and whether some of a vector was left out.
         self._guesses: Floats = np.zeros((0, problems.width))
-        self._cut_off: NDArray[np.bool_] = np.zeros((0, problems.width), bool)
+        self._left_out: NDArray[np.bool_] = np.zeros((0, problems.width), bool)
         #: Tables of losses that may be asked for until something is measured again.
         self._searches = 0
         self._limit = MeasurementLimit.of(settings)
@@ -138,9 +138,9 @@ class SampleSide:
         sized(moved, "moved", None, self._problems.width)
         if not 2 <= len(moved) <= self._rows.points:
             raise malformed("moved", "is not of the points of the last search")
-        if self._cut_off.any():
+        if self._left_out.any():
             taken = (self._guesses == moved[1]) & (self._guesses == 1.0 - moved[0])
-            if (taken & self._cut_off).any():
+            if (taken & self._left_out).any():
                 self._wires.duals.refuse()
         self._rows.move(moved)
 
@@ -187,14 +187,8 @@ class SampleSide:
         duals = self._guess(guesses, shares)
         if message.ascent is not None:
             # Other guesses: where coordinate ascent leads.
-            risen = ascend(
-                message.ascent,
-                self._rows,
-                self._curvature,
-                smooth=self._loss.smooth,
-                largest=self._largest_dual,
-            )
-            duals = np.hstack([duals, *risen])
+            risen = ascend(message.ascent, self._rows, self._curvature, smooth=self._loss.smooth)
+            duals = np.hstack([duals, *(self._within(one)[0] for one in risen)])
             there = np.zeros((len(risen), shares.shape[1], width))
             there[:, 1] = 1.0
             shares = np.concatenate([shares, there])
@@ -264,12 +258,28 @@ class SampleSide:
 
         ``shares`` of points are those of the guesses, and of others behind them.
         """
-        duals, limit = self._rows.duals_at(shares), self._largest_dual
+        duals, beyond = self._within(self._rows.duals_at(shares))
         self._guesses = guesses
-        beyond = (np.abs(duals) > limit).any(axis=0)
-        self._cut_off = np.asarray(beyond).reshape(len(shares), guesses.shape[1])[: len(guesses)]
-        # What is cut off is still a dual vector, if not the gradient of that point.
-        return np.clip(duals, -limit, limit) if beyond.any() else duals
+        self._left_out = beyond.reshape(len(shares), guesses.shape[1])[: len(guesses)]
+        return duals
+
+    def _within(self, duals: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+        """Dual vectors without the cohorts that lead beyond what can be added; who has some.
+
+        They are dual vectors still. Were single entries cut off instead, three vectors close
+        together would show the rows of these.
+        """
+        beyond = ~(np.abs(duals) <= self._largest_dual)
+        some: NDArray[np.bool_] = np.any(beyond, axis=0)
+        if some.any():
+            width = self._problems.width
+            self._limit.leave_out(int(some.reshape(-1, width).any(axis=1).sum()))
+            cohort = self._view.row_cohort
+            left_out = np.zeros((len(self._view.sizes), duals.shape[1]), bool)
+            rows, columns = np.nonzero(beyond)
+            left_out[cohort[rows], columns] = True
+            duals = np.where(left_out[cohort], 0.0, duals)
+        return duals, some
 
     def _collect(
         self, duals: Floats, shares: Floats | None = None, *, later: bool, exact: bool = False

@@ -108,6 +108,7 @@ class CurvatureAnswers:
                 f"a message asks for second moments of {vectors} vectors, which are too many for "
                 f"the samples counted here and min_batch = {view.min_batch}"
             )
+        self._rows.mixtures.pass_by()
         return self._rows.moments(message.at[0])
 
 

@@ -23,6 +23,9 @@ _VECTORS = 4
 _VECTORS_OF_PLANES = EAGER.count + 2
 #: One more where free intercepts of all classes of a joint loss need cuts beside them.
 _VECTORS_OF_CLASSES = 5
+#: Vectors of which cohorts may be left out, for each value of λ. It tells that some sample of these
+#: is beyond a bound; bad guesses lead there now and then, if losses have no steepest slope.
+_LEFT_OUT = 32
 
 
 class MeasurementLimit:
@@ -32,10 +35,12 @@ class MeasurementLimit:
     ----------
     tables, vectors
         How many of each may be asked for.
+    left_out
+        In how many vectors cohorts may be left out.
     """
 
-    def __init__(self, tables: float, vectors: float) -> None:
-        self._tables, self._vectors = tables, vectors
+    def __init__(self, tables: float, vectors: float, left_out: int) -> None:
+        self._tables, self._vectors, self._left_out = tables, vectors, left_out
         self._more_of_planes = 0.0
 
     @classmethod
@@ -46,7 +51,8 @@ class MeasurementLimit:
         products = MOST_PRODUCTS if settings.solver == "newton-cg" else 0
         loss = settings.make_loss()
         vectors = _VECTORS_OF_CLASSES if loss.joint else _VECTORS
-        limit = cls(_TABLES * steps, (vectors + products) * steps)
+        left_out = _LEFT_OUT * len(settings.lambdas)
+        limit = cls(_TABLES * steps, (vectors + products) * steps, left_out)
         if settings.solver == SPAN_NEWTON:
             limit._more_of_planes = (_VECTORS_OF_PLANES - vectors) * steps
         return limit
@@ -65,6 +71,12 @@ class MeasurementLimit:
         """So many dual vectors are asked for."""
         self._vectors -= count
         self._check()
+
+    def leave_out(self, count: int) -> None:
+        """Cohorts are left out of so many vectors."""
+        self._left_out -= count
+        if self._left_out < 0:
+            raise ProtocolError("a message leads beyond what can be added, again and again")
 
     def _check(self) -> None:
         if self._tables < 0 or self._vectors < 0:
