@@ -187,6 +187,90 @@ def test_without_a_limit_they_would(name: str, monkeypatch: pytest.MonkeyPatch) 
     assert max(max(LIARS[name](seed).near) for seed in range(3)) > 0.99
 
 
+def with_basis(rows: Any, y: Any, z: Any, basis: Any, length: float) -> Any:
+    """Steps in a cohort from half the label; of its rows, products with a few vectors are known."""
+    return ascended(
+        LOGISTIC,
+        0.5 * y[:, None],
+        z[:, None].copy(),
+        y[:, None],
+        np.ones((len(z), 1), bool),
+        np.array([0, len(z)]),
+        [column[:, None].copy() for column in rows.T],
+        basis[:, :, None],
+        np.array([length]),
+        least=10,
+    )[:, 0]
+
+
+def turned_basis(seed: int) -> Coordinator:
+    """A huge basis of one direction, turned a little: were samples shortened one by one, each
+    would change its side alone."""
+    random = np.random.default_rng(seed)
+    rows = random.standard_normal((SAMPLES, COLUMNS))
+    y = labels(random)
+    two = rows @ random.standard_normal((COLUMNS, 2))
+    two /= two.std(axis=0)
+    drift = rows @ random.standard_normal(COLUMNS) / 4.5
+    turns: list[Any] = []
+
+    def make(z: Any, y: Any, length: float) -> Any:
+        return with_basis(two, y, z, 1e10 * turns.pop(0)[:, None], length)
+
+    liar = Coordinator(rows, y, make)
+    for angle in random.uniform(0.0, np.pi, 40):
+        turn = np.pi / SAMPLES / 2
+        turns[:] = [
+            np.array([np.cos(at), np.sin(at)]) for at in (angle - turn, angle, angle + turn)
+        ]
+        middle = 3.0 * two @ turns[1]
+        liar.ask([middle + k * 0.1 * drift for k in (-1, 0, 1)])
+    return liar
+
+
+def changed_lengths(seed: int) -> Coordinator:
+    """The same points and basis: were there a bend where a sample lies in the span, some lengths
+    would lead past those of single samples."""
+    random = np.random.default_rng(seed)
+    rows = random.standard_normal((SAMPLES, COLUMNS))
+    y = labels(random)
+    few = rows @ random.standard_normal((COLUMNS, 4))
+    few /= few.std(axis=0)
+    asked: list[Any] = []
+
+    def make(z: Any, y: Any, length: float) -> Any:
+        basis, factor = asked.pop(0)
+        return with_basis(few, y, z, basis, length * factor)
+
+    liar = Coordinator(rows, y, make)
+    for _ in range(60):
+        basis = random.standard_normal((4, 1))
+        basis /= np.linalg.norm(basis)
+        asked[:] = [(basis, 1.0 + k * 3e-3) for k in (-1, 0, 1)]
+        z = 1.5 * few @ random.standard_normal(4)
+        liar.ask([z, z, z], random.uniform(0.3, 3.0))
+    return liar
+
+
+@pytest.mark.parametrize("ask", [turned_basis, changed_lengths])
+def test_neither_a_basis_nor_lengths_that_change_show_a_row(
+    ask: Callable[[int], Coordinator],
+) -> None:
+    for seed in range(3):
+        liar = ask(seed)
+        assert liar.passed >= 40
+        assert max(liar.near) < 0.95
+
+
+def test_samples_shortened_one_by_one_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shorten(inside: Any, cohort_start: Any, most: float) -> None:
+        squares = (inside.astype(float) ** 2).sum(axis=1)
+        inside *= np.sqrt(np.minimum(1.0, most / squares))[:, None].astype(np.float32)
+
+    monkeypatch.setattr(f"{ASCENT}._shorten", shorten)
+    assert max(max(turned_basis(seed).near) for seed in range(3)) > 0.99
+
+
 def test_eight_slopes_on_a_line_show_more_than_three() -> None:
     """So the threat model says: of whatever solver, with rows that are normal."""
     best = {}

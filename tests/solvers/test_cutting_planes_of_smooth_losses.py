@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,7 @@ def optimum(table: Table) -> float:
 
 @pytest.mark.parametrize(("k", "q"), [(2, 2), (1, 3), (3, 1)])
 def test_each_bound_is_one_and_the_end_is_what_scikit_learn_finds(k: int, q: int) -> None:
-    table = made_up(600, 18)
+    table = made_up(1800, 18)
     _, run = trained(SPLITS["grid"](table, k=k, q=q).parties)
     assert PLANES in notes(run)
     best = optimum(table)
@@ -78,8 +79,8 @@ def test_each_bound_is_one_and_the_end_is_what_scikit_learn_finds(k: int, q: int
 
 def test_holders_without_labels_make_the_same_vectors() -> None:
     """Else b is no Xᵀa, and D may come out above P*."""
-    table = made_up(400, 12)
-    some = np.where(np.arange(400) < 150, table.labels, np.nan)
+    table = made_up(1400, 12)
+    some = np.where(np.arange(1400) < 700, table.labels, np.nan)
 
     def tile(columns: slice, labels: Any) -> tuple[Tile, ...]:
         block = np.asarray(table.block, float)[:, columns].copy()
@@ -99,17 +100,27 @@ def test_holders_without_labels_make_the_same_vectors() -> None:
 
 
 def test_guards_hold_it_up_less_than_lbfgs() -> None:
-    split = SPLITS["grid"](load("breast_cancer"), k=3, q=3)
+    table = load("digits")
+    even = dataclasses.replace(table, labels=np.where(table.labels % 2 == 0, 1, -1))
+    split = SPLITS["grid"](even, k=2, q=3)
     how = Preprocessing()
     _, run = trained(split.parties, how=how)
-    _, other = trained(split.parties, how=how, solver="lbfgs")
+    _, other = trained(split.parties, how=how, solver="lbfgs", iterations=90)
+    assert PLANES in notes(run)
     assert run.result.certificate.gap <= 1e-3
     reached = [r.round_trips for r in other.result.history if r.gap <= 1e-3]
     assert not reached or run.result.history[-1].round_trips < 0.8 * reached[0]
 
 
+def test_they_stop_small_tables_so_that_lbfgs_stands_in() -> None:
+    split = SPLITS["grid"](load("breast_cancer"), k=3, q=3)
+    how = Preprocessing(scaling="standard")
+    _, run = trained(split.parties, how=how)
+    assert LBFGS in notes(run)
+
+
 def test_several_lambdas_and_folds_go_on_with_the_same_planes() -> None:
-    table = made_up(900, 10)
+    table = made_up(2600, 10)
     parties = SPLITS["grid"](table, k=2, q=2).parties
     _, run = trained(parties, path=(1e-2, 1e-3), folds=2)
     assert PLANES in notes(run)
@@ -128,7 +139,7 @@ def test_several_lambdas_and_folds_go_on_with_the_same_planes() -> None:
     ids=str,
 )
 def test_lbfgs_stands_in_where_planes_do_not(more: dict[str, Any]) -> None:
-    table = made_up(300, 6, regression="loss" in more)
+    table = made_up(1200, 6, regression="loss" in more)
     if table.task == "regression":
         table = Table(
             table.ids, table.features, table.block, np.abs(table.labels).round(), table.task, "p"
@@ -143,8 +154,8 @@ def test_lbfgs_stands_in_where_planes_do_not(more: dict[str, Any]) -> None:
 @pytest.mark.parametrize("column", ["offset", "weight"])
 def test_samples_with_offsets_or_weights_are_left_to_lbfgs(column: str) -> None:
     """Also where no weight is above one, so that the largest tells nothing of them."""
-    table = made_up(300, 6)
-    table.block[:, 0] = np.linspace(0.6, 1.0, 300)
+    table = made_up(1800, 6)
+    table.block[:, 0] = np.linspace(0.6, 1.0, 1800)
     parties = SPLITS["grid"](table, k=3, q=1).parties
     named: dict[str, Any] = {column: "x0"}
     how = Preprocessing(intercept=False, **named)
@@ -157,7 +168,7 @@ def _kept(party: Any) -> bool:
 
 
 def test_dual_vectors_are_kept_for_planes_alone() -> None:
-    parties = SPLITS["grid"](made_up(600, 8), k=2, q=2).parties
+    parties = SPLITS["grid"](made_up(1200, 8), k=2, q=2).parties
     planes, run = trained(parties, iterations=4)
     assert PLANES in notes(run)
     assert all(_kept(party) for party in planes.parties.values())
@@ -171,7 +182,7 @@ def test_dual_vectors_are_kept_for_planes_alone() -> None:
 
 @pytest.mark.parametrize("loss", ["logistic", "hinge"])
 def test_a_table_of_zeros_is_certified(loss: str) -> None:
-    table = made_up(200, 4)
+    table = made_up(1200, 4)
     table.block[:] = 0.0
     _, run = trained(SPLITS["grid"](table, k=2, q=2).parties, loss=loss, iterations=3)
     assert run.result.certificate.gap <= 1e-9
@@ -183,7 +194,7 @@ def test_whoever_makes_planes_tells_no_moments(monkeypatch: pytest.MonkeyPatch) 
         lambda **fields: SearchRequest(**{**fields, "moments": True}),
     )
     with pytest.raises(ProtocolError, match="not told where cutting planes are made"):
-        trained(SPLITS["grid"](made_up(600, 8), k=2, q=2).parties)
+        trained(SPLITS["grid"](made_up(1200, 8), k=2, q=2).parties)
 
 
 def test_more_vectors_are_told_only_where_planes_are_begun() -> None:

@@ -40,6 +40,9 @@ def model(loss: Any, z: Any, labels: Any, inside: Any, curvature: float) -> Any:
     """What ascent maximises: −l*(−a) − z·δ − δᵀKδ/2, and its K."""
     squares = (inside**2).sum(axis=1)
     outside = 3.0 * np.maximum(curvature - squares, 0.02 * curvature)
+    if loss.smooth:
+        left = 1.0 - squares / curvature
+        outside = 1.5 * curvature * (left + np.sqrt(left**2 + 0.25))
     kernel = inside @ inside.T + np.diag(outside)
 
     def value(a: Any, begun: Any) -> float:

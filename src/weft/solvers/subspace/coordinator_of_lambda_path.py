@@ -65,6 +65,9 @@ class Solver(Protocol):
 
 #: Vectors for a column, from which on their span has most of a table's directions.
 _SHARE_OF_COLUMNS = 0.5
+#: Vectors of a smooth loss, of fewer of which guards leave moments only where some party counts so
+#: few samples that they stop cutting planes too.
+_FEWEST_OF_PLANES = 7
 #: Makes a solver of what is known when a run begins.
 Start = Callable[[Subspace], Solver]
 
@@ -367,6 +370,8 @@ class NewtonCgCoordinator(SubspaceCoordinator):
 class SpanNewtonCoordinator(SubspaceCoordinator):
     def choose(self, exchange: Exchange) -> Start:
         planes = may_ascend(exchange.settings) and exchange.alike
+        if exchange.settings.make_loss().smooth:
+            planes = planes and exchange.most_directions >= _FEWEST_OF_PLANES
         why = _why_no_moments(
             exchange, _fewest_directions(exchange) if planes else LEAST_DIRECTIONS
         )

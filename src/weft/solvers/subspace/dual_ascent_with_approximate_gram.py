@@ -37,11 +37,12 @@ _PASSES, _PASSES_OF_SMOOTH = 20, 10
 #: What lies outside the span counts so many times: there, samples are taken as if they did not
 #: overlap, which they do.
 _OUTSIDE = 3.0
-#: Steps of a smooth loss are as short as if no sample had a larger square than this. Longer ones
-#: lead in straight lines from one bend to another, so that almost every sample differs between two
-#: vectors, as guards ask, and yet one alone may bend between three, which show its row then. Those
-#: of this length do so no more often than slopes.
-_LONGEST = 20.0
+#: Steps of a smooth loss are as short as if no sample had a larger square than this in the span,
+#: nor outside. Longer ones lead in straight lines from one bend to another, so that almost every
+#: sample differs between two vectors, as guards ask, and yet one may bend alone between three and
+#: show its row. For the same reason all samples of a cohort are shortened alike, and what lies
+#: outside has no bend where a sample comes to lie in the span: it is rounded off, so much.
+_LONGEST, _ROUNDED = 20.0, 0.5
 #: Scores of a logistic loss are brought nearer to zero by this factor, until samples of a cohort
 #: bend as much as this many times ``min_batch`` could, or as this share of all can. Else vectors
 #: would differ in so few samples that guards stop small tables.
@@ -91,15 +92,15 @@ def ascended(
     for p in range(alpha.shape[1]):
         inside = _inside(vectors, math.sqrt(overlap) * basis[:, :, p], p, len(alpha))
         length = overlap * float(curvature[p])
-        longest = _LONGEST if loss.smooth else math.inf
         if loss.smooth:
-            _shorten(inside, _LONGEST)
+            _shorten(inside, cohort_start, _LONGEST)
+            length = min(length, _LONGEST / _OUTSIDE)
         mine, here, label, some = (
             np.ascontiguousarray(every[:, p]) for every in (found, z, labels, used)
         )
         if formula.family == LOGISTIC:
             here = _near_zero(here, some, cohort_start, float(least))
-        _ascend(formula, mine, here, label, some, cohort_start, inside, length, longest, passes)
+        _ascend(formula, mine, here, label, some, cohort_start, inside, length, loss.smooth, passes)
         found[:, p] = mine
     if not np.isfinite(found).all():
         raise malformed("ascent.basis", "leads to numbers that are too large")
@@ -123,16 +124,17 @@ def _inside(vectors: Sequence[Kept], basis: Floats, problem: int, rows: int) -> 
 
 
 @numba.njit(**OUTER)
-def _shorten(inside: Any, most: float) -> None:
-    """Let no sample have a larger square."""
-    for i in range(inside.shape[0]):
-        square = 0.0
-        for j in range(inside.shape[1]):
-            square += np.float64(inside[i, j]) * np.float64(inside[i, j])
-        if square > most:
-            less = math.sqrt(most / square)
-            for j in range(inside.shape[1]):
-                inside[i, j] *= less
+def _shorten(inside: Any, cohort_start: Any, most: float) -> None:
+    """Let no sample have a larger square, by one factor for all of its cohort."""
+    for c in range(cohort_start.shape[0] - 1):
+        largest = 0.0
+        for i in range(cohort_start[c], cohort_start[c + 1]):
+            largest = max(largest, _dot(inside[i], inside[i]))
+        if largest > most:
+            less = math.sqrt(most / largest)
+            for i in range(cohort_start[c], cohort_start[c + 1]):
+                for j in range(inside.shape[1]):
+                    inside[i, j] *= less
 
 
 @numba.njit(**OUTER)
@@ -195,6 +197,15 @@ def _dot(a: Any, b: Any) -> float:
     return (s0 + s1) + (s2 + s3)
 
 
+@numba.njit(**INNER)
+def _outside(square: float, length: float, smooth: bool) -> float:
+    """What of a sample is taken to lie outside the span."""
+    if not smooth:
+        return _OUTSIDE * max(length - square, _LEAST * length)
+    left = 1.0 - square / length
+    return _OUTSIDE * length * 0.5 * (left + math.sqrt(left * left + _ROUNDED * _ROUNDED))
+
+
 @numba.njit(**OUTER)
 def _ascend(
     formula: Formula,
@@ -205,7 +216,7 @@ def _ascend(
     cohort_start: Any,
     inside: Any,
     curvature: float,
-    longest: float,
+    smooth: bool,
     passes: int,
 ) -> None:
     """Change α in place, cohort by cohort."""
@@ -220,8 +231,7 @@ def _ascend(
             for i in range(cohort_start[c], cohort_start[c + 1]):
                 if not used[i]:
                     continue
-                outside = _OUTSIDE * max(curvature - squares[i], _LEAST * curvature)
-                outside = min(outside, longest - squares[i])
+                outside = _outside(squares[i], curvature, smooth)
                 score = z[i] + _dot(inside[i], moved) + outside * (alpha[i] - begun[i])
                 new = step(formula, alpha[i], score, labels[i], squares[i] + outside)
                 change = new - alpha[i]

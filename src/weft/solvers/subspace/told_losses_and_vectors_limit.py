@@ -76,7 +76,10 @@ class MeasurementLimit:
         """Cohorts are left out of so many vectors."""
         self._left_out -= count
         if self._left_out < 0:
-            raise ProtocolError("a message leads beyond what can be added, again and again")
+            raise ProtocolError(
+                "a message leads beyond what can be added, again and again; "
+                "scale the columns, or take a larger lambda"
+            )
 
     def _check(self) -> None:
         if self._tables < 0 or self._vectors < 0:
