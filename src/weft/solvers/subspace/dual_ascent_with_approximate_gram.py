@@ -220,9 +220,10 @@ def _ascend(
     passes: int,
 ) -> None:
     """Change α in place, cohort by cohort."""
-    squares = np.empty(alpha.shape[0])
+    squares, outside = np.empty(alpha.shape[0]), np.empty(alpha.shape[0])
     for i in range(alpha.shape[0]):
         squares[i] = _dot(inside[i], inside[i])
+        outside[i] = _outside(squares[i], curvature, smooth)
     moved = np.zeros(inside.shape[1])
     begun = alpha.copy()
     for c in range(cohort_start.shape[0] - 1):
@@ -231,9 +232,8 @@ def _ascend(
             for i in range(cohort_start[c], cohort_start[c + 1]):
                 if not used[i]:
                     continue
-                outside = _outside(squares[i], curvature, smooth)
-                score = z[i] + _dot(inside[i], moved) + outside * (alpha[i] - begun[i])
-                new = step(formula, alpha[i], score, labels[i], squares[i] + outside)
+                score = z[i] + _dot(inside[i], moved) + outside[i] * (alpha[i] - begun[i])
+                new = step(formula, alpha[i], score, labels[i], squares[i] + outside[i])
                 change = new - alpha[i]
                 if change != 0.0:
                     alpha[i] = new

@@ -13,6 +13,7 @@ from weft.solvers.party_context import PartyContext
 from weft.solvers.run_settings import Settings
 from weft.solvers.subspace.class_fold_problems import Problems
 from weft.solvers.subspace.dual_vector_sum_noise import VectorNoise
+from weft.solvers.subspace.dual_vectors_within_bounds import without_cohorts_beyond
 from weft.solvers.subspace.loss_points_and_directions_limit import (
     MOST_STEPS,
     most_steps,
@@ -264,22 +265,12 @@ class SampleSide:
         return duals
 
     def _within(self, duals: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-        """Dual vectors without the cohorts that lead beyond what can be added; who has some.
-
-        They are dual vectors still. Were single entries cut off instead, three vectors close
-        together would show the rows of these.
-        """
-        beyond = ~(np.abs(duals) <= self._largest_dual)
-        some: NDArray[np.bool_] = np.any(beyond, axis=0)
-        if some.any():
-            width = self._problems.width
-            self._limit.leave_out(int(some.reshape(-1, width).any(axis=1).sum()))
-            cohort = self._view.row_cohort
-            left_out = np.zeros((len(self._view.sizes), duals.shape[1]), bool)
-            rows, columns = np.nonzero(beyond)
-            left_out[cohort[rows], columns] = True
-            duals = np.where(left_out[cohort], 0.0, duals)
-        return duals, some
+        """Dual vectors as they can be added, and which of them lack a cohort for that."""
+        found, lacking = without_cohorts_beyond(duals, self._largest_dual, self._view)
+        if lacking.any():
+            by_step = lacking.reshape(-1, self._problems.width)
+            self._limit.leave_out(int(by_step.any(axis=1).sum()))
+        return found, lacking
 
     def _collect(
         self, duals: Floats, shares: Floats | None = None, *, later: bool, exact: bool = False
